@@ -130,7 +130,7 @@ def test_a_start_is_shown_whole_and_done_once_by_its_id(agent):
     assert plan["sends_bytes"] > 10_000 and plan["worst_cost"].startswith("8.00 USD from now on")
     assert plan["end_command"].startswith("none: the box stays on")
     assert told["next"] == "ask the user" and not agent.began
-    assert told["billing"].startswith("the box may still be billed: gpu, 3.0 h, about 6.0")
+    assert told["billing"].startswith("the box is still billed: gpu, 3.0 h, about 6.0")
     refused = agent.refused("start_run", plan=plan["id"], box="gpu")
     assert "plan: is passed alone" in refused and not agent.began
     assert "no such id" in agent.refused("start_run", plan="0" * 12)
@@ -151,9 +151,9 @@ def test_a_stop_a_fetch_a_rehearsal_and_a_resume_are_the_users_commands(agent):
     agent.told("stop_run", plan=plan["id"])
     ended(agent)
     told = agent.told("fetch_results", box="gpu", run="toy")
-    assert told["plan"]["folder_bytes"] > 0 and "may still be billed" in told["billing"]
+    assert told["plan"]["folder_bytes"] > 0 and "is still billed" in told["billing"]
     done = agent.call("fetch_results", plan=told["plan"]["id"])
-    assert done.content[0].text.startswith('{"billing":"the box may still be billed: gpu')
+    assert done.content[0].text.startswith('{"billing":"the box is still billed: gpu')
     asked = {"box": "gpu", "job": "job/job.json", "rehearse": True}
     agent.told("start_run", plan=agent.told("start_run", **asked)["plan"]["id"])
     fake_run(agent.place / "gpu", phase="failed", alive=False, exit=1)
@@ -163,6 +163,20 @@ def test_a_stop_a_fetch_a_rehearsal_and_a_resume_are_the_users_commands(agent):
     assert [words[0] for words in agent.began] == ["stop", "release", "rehearse", "resume"]
     assert agent.began[2] == ["rehearse", path, "--on", "gpu"]
     assert agent.began[1] == ["release", "gpu", "--run=toy"]
+
+
+def test_a_box_of_which_nobody_knows_whether_it_is_rented_may_be_billed(agent):
+    ended(agent)
+    job = {key: value for key, value in JOB.items() if key not in ("price", "budget", "rented")}
+    for profile, told in (("generic-ssh", "may still be"), ("runpod", "is still")):
+        ledger.gone("gpu:22", "gpu", "")
+        ledger.opened("gpu:22", "gpu")
+        known_jobs.remember(box.Box("gpu", "gpu"), "~/runs/toy", profile, job)
+        said = agent.told("fetch_results", box="gpu", run="toy")["billing"]
+        assert said.startswith(f"the box {told} billed: gpu, ")
+    ledger.gone("gpu:22", "gpu", "")
+    said = agent.told("fetch_results", box="gpu", run="toy")["billing"]
+    assert said.startswith("whether gpu is billed isn't known here")
 
 
 def test_what_a_fetch_would_leave_is_named_before_and_after_and_comes_by_its_path(

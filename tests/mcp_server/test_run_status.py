@@ -1,16 +1,21 @@
 """`run_status`: how a run is, what is billed, and when to look again."""
 
+import asyncio
 import json
 import time
+from datetime import datetime, timezone
 
 import pytest
+from mcp import Client
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.mcp_server import run_pages, tools
 from remote_gpu_trainer.mcp_server.next_look import MOST, Looks
+from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.runs import known_jobs, ledger, run_snapshot
 from remote_gpu_trainer.runs.overview import ENDED, NO_ANSWER, Row
 from remote_gpu_trainer.runs.status_reply import Status
 
+from tests.conftest import ROOT
 from tests.engines.fake_run import fake_run
 from tests.engines.fake_ssh import fake_ssh
 from tests.lookup.test_budget import counted
@@ -18,6 +23,7 @@ from tests.lookup.test_budget import counted
 from .test_mcp import call
 
 HOUR = 3600
+JOB = {"name": "toy", "command": ["python3", "train.py"], "gpus": 0, "deadline": "4h"}
 
 
 @pytest.fixture(autouse=True)
@@ -110,6 +116,43 @@ def test_what_a_log_says_is_cut_masked_and_decides_nothing(place):
     assert secret not in text and counted([text])[0] <= 2000
     assert told["state"] == "alive" and "decision" not in told
     assert max(map(len, told["log"])) <= 200
+
+
+ASKED = {  # of each tool that reads
+    "lookup_symptom": {"symptom": "CUDA out of memory"},
+    "check_staleness": {"scope": "runpod"},
+    "render_run_script": {"job": JOB, "profile": "runpod"},
+    "fit_memory": {"model": str(ROOT / "examples/fit/config.json"), "sequence": 512},
+    "gpu_health": {"host": "gpu"},
+    "run_status": {"box": "gpu"},
+}
+
+
+def test_every_tool_says_what_may_be_billed_and_what_is_left_of_the_budget(place):
+    async def listed():
+        async with Client(make_server(()), mode="2026-07-28") as client:
+            return [tool.name for tool in (await client.list_tools()).tools]
+
+    fake_run(place / "gpu")
+    since = datetime.fromtimestamp(time.time() - 2 * HOUR, timezone.utc)
+    job = {**JOB, "price": "1.5 USD", "budget": "9 USD", "rented": f"{since:%Y-%m-%dT%H:%M:%SZ}"}
+    known_jobs.remember(box.Box("gpu", "gpu"), "~/runs/toy", "runpod", job)
+    for name in ("gpu", "b", "c", "d"):
+        rented(name, 2.0 if name == "gpu" else 1.0)
+    for name in asyncio.run(listed()):
+        reply = call(ASKED[name], name)
+        assert not reply.is_error, reply.content[0].text
+        told = reply.structured_content
+        assert told == json.loads(reply.content[0].text)
+        assert [row["box"] for row in told["billed"]][0] == "gpu"
+        assert told["billed"][0]["estimated"] is True
+        assert told["billed"][0]["left"] == pytest.approx(6, abs=0.1)
+        assert told["billed"][0]["hours_left"] == pytest.approx(4, abs=0.1)
+        assert name == "run_status" or (len(told["billed"]), told["billed_left_out"]) == (3, 1)
+
+
+def test_without_a_box_no_answer_about_something_else_speaks_of_bills(place):
+    assert "billed" not in call(ASKED["lookup_symptom"], "lookup_symptom").structured_content
 
 
 def test_a_host_cannot_be_an_option(place):

@@ -172,7 +172,7 @@ def test_nothing_that_qualifies_is_exit_one(capsys):
 
 def test_the_answer_as_json_holds_every_platform(capsys):
     code, out, _ = run(capsys, "--need", "self-stop", "--json")
-    found = {item["name"]: item for item in json.loads(out)}
+    found = {item["name"]: item for item in json.loads(out)["platforms"]}
     assert (
         code == 0
         and set(found) == set(profile.load())

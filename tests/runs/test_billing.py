@@ -4,15 +4,17 @@ import json
 import time
 from datetime import datetime, timezone
 
+import click
 import pytest
 from remote_gpu_trainer.boxes import box
-from remote_gpu_trainer.cli.main import COMMANDS, cli
+from remote_gpu_trainer.cli.main import leaves
 from remote_gpu_trainer.platforms import profile as profiles
 from remote_gpu_trainer.runs import billing, known_jobs, ledger, status_cost
 from remote_gpu_trainer.runs.job_reading import from_object
 from remote_gpu_trainer.text.spans import shown_moment
 
-from tests.engines.fake_run import fake_run
+from tests.conftest import ROOT
+from tests.engines.fake_run import fake_run, put_job
 from tests.engines.fake_ssh import fake_ssh
 from tests.programs import rgt
 
@@ -32,12 +34,7 @@ ABOUT_THE_RUN = {  # what is left of a budget is known where the run is
     "release": ["release", "gpu", "--no-load", "--expect", "0"],
     "start": ["start", "gpu", "job/job.json", "--dry-run"],
 }
-ABOUT_ALL = {
-    "runs": ["runs", "--all"],
-    "purse": ["purse"],
-    "forget": ["release", "old", "--forget"],
-    "snapshot": ["snapshot", "gpu", "--run", "toy", "--to", "snap"],
-}
+FORGET = ["release", "old", "--forget"]
 
 
 @pytest.fixture
@@ -50,6 +47,7 @@ def place(tmp_path, monkeypatch):
     for name in ("toy", "other"):
         fake_run(place / "gpu", name, phase="done", alive=False, exit=0)
         (place / "gpu/runs" / name / ".done").write_text('{"t": 1, "step": 4, "exit": 0}')
+        put_job(place / "gpu/runs" / name, {"job": {**JOB, "name": name}})
         known_jobs.remember(
             box.Box("gpu", "gpu"), f"~/runs/{name}", "runpod", {**JOB, "name": name}
         )
@@ -61,7 +59,7 @@ def place(tmp_path, monkeypatch):
     return place
 
 
-@pytest.mark.parametrize("words", [*ABOUT_THE_RUN.values(), *ABOUT_ALL.values()], ids=" ".join)
+@pytest.mark.parametrize("words", [*ABOUT_THE_RUN.values(), FORGET], ids=" ".join)
 def test_an_answer_as_json_says_what_may_still_be_billed(place, words):
     told = json.loads(rgt(*words, "--json").stdout)
     boxes = [one["box"] for one in told["billed"]]
@@ -104,15 +102,59 @@ def test_where_no_run_is_alive_the_boxes_that_are_billed_are_named_all_the_same(
     ]
 
 
-def test_every_command_about_runs_that_prints_json_is_asked_here():
-    """`resume` ends as `start` does, `health` answers about cards."""
-    asked = {words[0] for words in [*ABOUT_THE_RUN.values(), *ABOUT_ALL.values()]}
-    about = {"start", "stop", "resume", "status", "release", "runs", "purse", "snapshot"}
-    assert asked | {"resume"} == about
-    for name in about:
-        found = cli.get_command(None, name)
-        assert any("--json" in option.opts for option in found.params), name
-    assert about <= set(COMMANDS)
+# What stands for an argument, by its name; a command whose argument isn't here fails the test below.
+STANDS_FOR = {
+    "box": ["gpu"],
+    "boxes": ["gpu"],
+    "job": ["job/job.json"],
+    "text": ["CUDA out of memory"],
+    "config": [str(ROOT / "examples/fit/config.json")],
+    "runs": ["gpu:toy", "gpu:other"],
+    "name": ["runpod"],
+}
+UNASKED = {"fact", "names", "providers", "action", "amount", "program"}  # what need not be given
+PRINTING = {
+    name: context.command
+    for name, context in leaves().items()
+    if any(
+        "--json" in one.opts and getattr(one, "is_flag", False) for one in context.command.params
+    )
+}
+
+
+def words_of(name: str, command: click.Command) -> list[str]:
+    """A command that can be typed, with the words that stand for its arguments."""
+    words = name.split()
+    for param in command.params:
+        if isinstance(param, click.Argument) and param.name not in UNASKED:
+            assert param.name in STANDS_FOR, f"rgt {name}: say what stands for {param.name}"
+            words += STANDS_FOR[param.name]
+    can = {option for param in command.params for option in param.opts}
+    return [*words, *(["--dry-run"] if "--dry-run" in can else []), "--json"]
+
+
+@pytest.mark.parametrize("name", PRINTING)
+def test_every_command_that_prints_json_says_what_may_be_billed_and_what_is_left(place, name):
+    done = rgt(*words_of(name, PRINTING[name]))
+    assert done.stdout, done.stderr
+    told = {row["box"]: row for row in json.loads(done.stdout)["billed"]}
+    assert told["gpu"]["estimated"] is True and told["gpu"]["cost"] == pytest.approx(4, abs=2.1)
+    assert told["gpu"]["left"] == pytest.approx(6, abs=0.1)
+    assert told["gpu"]["hours_left"] == pytest.approx(3, abs=0.1)
+
+
+def test_there_are_such_commands():
+    assert len(PRINTING) >= 18 and {"lookup", "start", "guard status", "runs compare"} <= {
+        *PRINTING
+    }
+
+
+@pytest.mark.parametrize(
+    "words", [["start", "gpu", "job/job.json", "--set", "name=toy"], ["resume", "gpu"]]
+)
+def test_a_start_that_has_nothing_to_start_says_so_as_json_too(place, words):
+    told = json.loads(rgt(*words, "--json").stdout)
+    assert "finished" in told["text"] and told["cost"]["left"] == pytest.approx(6, abs=0.1)
 
 
 GONE = ["--profile", "runpod", "--confirm-gone", "--id", "i-0abc"]

@@ -127,7 +127,7 @@ def test_the_command_asks_those_that_are_set_up_and_prints_no_token(account, mon
     fake.change(account, boxes=[fake.VAST], key="another")
     done = CliRunner().invoke(cli, ["sweep", "vastai", "--json"], standalone_mode=False)
     assert done.return_value == 1 and fake.VAST["jupyter_token"] not in done.output
-    assert json.loads(done.output)[0]["unexplained"][0]["id"] == "312"
+    assert json.loads(done.output)["providers"][0]["unexplained"][0]["id"] == "312"
     done = CliRunner().invoke(cli, ["sweep"], standalone_mode=False)
     assert done.return_value == 2 and "error: 401" in done.output and "lambda" not in done.output
 

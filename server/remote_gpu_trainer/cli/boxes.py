@@ -88,3 +88,14 @@ def print_answer(
 
     told = {**answer, **billing.about(time.time(), box, folder, status)}
     print(json.dumps(told, ensure_ascii=False, indent=1))
+
+
+def print_json(answer: dict[str, Any]) -> None:
+    """Print an answer about something else as JSON, with what is billed, if anything may be."""
+    from ..runs import ledger
+
+    if ledger.is_there():
+        from ..runs import billing  # half a second, which who has no box doesn't pay
+
+        answer = billing.add_to(answer, time.time())
+    print(json.dumps(answer, ensure_ascii=False, indent=1))

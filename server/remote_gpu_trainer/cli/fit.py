@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,6 +16,7 @@ from ..runs import fit_report
 from ..text import BadRequest
 from ..text.masking import shown
 from . import fit_module, terminal
+from .boxes import print_json
 from .completion import files, gpus
 from .parsing import OneOf, command
 
@@ -208,7 +208,10 @@ def _refuse_others() -> None:
 
 def _told(report: dict[str, Any], as_json: bool) -> int:
     """Print the report, and return the exit code."""
-    print(json.dumps(report, ensure_ascii=False, indent=1) if as_json else _as_text(report))
+    if as_json:
+        print_json(report)
+    else:
+        print(_as_text(report))
     return _exit_code(report)
 
 

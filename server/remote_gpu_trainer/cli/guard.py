@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -16,7 +15,7 @@ from ..text import BadRequest, UserError
 from ..text.masking import shown
 from ..text.spans import shown_moment, shown_seconds
 from . import terminal
-from .boxes import BOX, box_of
+from .boxes import BOX, box_of, print_json
 from .parsing import Group
 from .render_status_release import JSON
 from .sweep import KEYS, agrees, with_keys
@@ -101,7 +100,7 @@ def guard(
                 send(f"the guard can't work: {error}")
         raise
     if as_json:
-        print(json.dumps({"lines": told.lines, "blocked": told.blocked}, ensure_ascii=False))
+        print_json({"lines": told.lines, "blocked": told.blocked})
     elif not told.lines:
         print("nothing to tell")
     return told.code
@@ -274,7 +273,7 @@ def _status(as_json: bool) -> int:
     for line in kept.damage:
         terminal.error(line)
     if as_json:
-        print(json.dumps(told, ensure_ascii=False, indent=1))
+        print_json(told)
     else:
         when = "none yet" if age is None else f"{shown_seconds(max(0, age))} ago"
         late = "" if works else ", so it doesn't work now"

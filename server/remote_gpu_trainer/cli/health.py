@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import subprocess
@@ -17,7 +16,7 @@ import click
 from ..text import BadRequest
 from ..text.masking import shown
 from . import terminal
-from .boxes import BOX, box_of, remember
+from .boxes import BOX, box_of, print_json, remember
 from .completion import files, folders
 from .parsing import command, program
 
@@ -265,7 +264,7 @@ def _told(options: Options, verdict: Health) -> int:
     from ..gpu_health.reading import as_text
 
     if options.as_json:
-        print(json.dumps(verdict.as_dict(), ensure_ascii=False, indent=1))
+        print_json(verdict.as_dict())
     else:
         terminal.write(as_text(verdict, terminal.is_terminal(sys.stdout)), COLOURS)
     return verdict.code
@@ -307,7 +306,7 @@ def _check_hosts(options: Options, file: str) -> int:
             progress=lambda done, of: progress(done),
         )
     if options.as_json:
-        print(json.dumps(hosts.as_dict(verdicts), ensure_ascii=False, indent=1))
+        print_json(hosts.as_dict(verdicts))
     else:
         terminal.write(hosts.as_text(verdicts), COLOURS)
     return hosts.code(verdicts)
@@ -322,7 +321,7 @@ def _watch(options: Options, interval: float) -> int:
         return watching.here(interval, options.pid)
     started = watching.there(box, interval, options.pid, accept_new=options.accept_new)
     if options.as_json:
-        print(json.dumps(started, ensure_ascii=False))
+        print_json(started)
     else:
         process, file = started["pid"], started["file"]
         print(f"watching {started['box']} as process {process} there, into {file}")

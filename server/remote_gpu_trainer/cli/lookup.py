@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import io
-import json
 import os
 import re
 import sys
@@ -16,7 +15,7 @@ import click
 
 from ..text import BadRequest
 from . import terminal
-from .boxes import log_of
+from .boxes import log_of, print_json
 from .completion import entry_ids, files
 from .parsing import command, program
 
@@ -149,7 +148,7 @@ def lookup(
             run=which_run(run),
         )
     if as_json:
-        print(json.dumps(answer.as_dict(), ensure_ascii=False, indent=1))
+        print_json(answer.as_dict())
     elif brief:
         from ..catalogue import bundle
         from ..lookup.advice import advise
@@ -262,7 +261,7 @@ def _print_entry(entry_id: str, as_json: bool) -> None:
         entry = whole_entry(catalogue.get(entry_id))
         retired = catalogue.retired_id(entry_id)
         shown = {"retired": retired, **entry} if retired else entry
-        print(json.dumps(shown, ensure_ascii=False, indent=1))
+        print_json(shown)
     elif terminal.has_colours(sys.stdout):
         from rich.markdown import Markdown
 

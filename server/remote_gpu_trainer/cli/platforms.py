@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date
 
 import click
 
 from ..text import BadRequest
+from .boxes import print_json
 from .completion import facts, files, needs, profiles
 from .parsing import command
 
@@ -100,7 +100,10 @@ def _print_facts(name: str, fact: str | None, as_json: bool) -> int:
         known, value = showing.fact_of(platform, fact)
         shown = showing.as_dict(platform, today)["facts"][known]
         text = "\n".join(showing.section(known, value, today))
-    print(json.dumps(shown, ensure_ascii=False, indent=1) if as_json else text)
+    if as_json:
+        print_json(shown)
+    else:
+        print(text)
     return 0
 
 
@@ -116,7 +119,7 @@ def _print_choices(name: str | None, asked: tuple[str, ...], as_json: bool) -> i
     candidates = [profiles.get(name)] if name else list(profiles.load().values())
     choices = choosing.choose(candidates, wanted, date.today())
     if as_json:
-        print(json.dumps([choice.as_dict() for choice in choices], ensure_ascii=False, indent=1))
+        print_json({"platforms": [choice.as_dict() for choice in choices]})
     else:
         print("\n".join(choosing.as_lines(choices, bool(wanted))))
     return 0 if any(choice.qualifies for choice in choices) else 1
@@ -140,7 +143,7 @@ def _print_interval(
             "daly_seconds": interval.daly,
             "overhead": interval.overhead,
         }
-        print(json.dumps(figures))
+        print_json(figures)
     else:
         print(interval.arithmetic)
     return 0
@@ -250,7 +253,7 @@ def staleness(
     except BadQuestion as error:
         raise BadRequest(str(error)) from None
     if as_json:
-        print(json.dumps(report.as_dict(), ensure_ascii=False, indent=1))
+        print_json(report.as_dict())
     elif markdown:
         print(checking.as_markdown(report, judged_by))
     else:
@@ -278,7 +281,7 @@ def _print_sources(names: tuple[str, ...], everything: bool, as_json: bool, mark
     except BadQuestion as error:
         raise BadRequest(str(error)) from None
     if as_json:
-        print(json.dumps(source_report.as_dict(found), ensure_ascii=False, indent=1))
+        print_json(source_report.as_dict(found))
     elif markdown:
         print(source_report.as_markdown(found, date.today()))
     else:

@@ -20,7 +20,7 @@ from ..text import BadRequest
 from ..text.masking import shown
 from ..text.spans import seconds_in
 from . import terminal
-from .boxes import BOX, box_of, print_answer, remember
+from .boxes import BOX, box_of, print_answer, print_json, remember
 from .completion import files, folders, profiles, targets
 from .jobs import JOB, with_job_options
 from .parsing import command
@@ -142,7 +142,7 @@ def render(
     if compared:
         return _print_difference(compared, answer["script"])
     if as_json:
-        print(json.dumps(answer, ensure_ascii=False, indent=1))
+        print_json(answer)
     else:
         _print_script(answer)
         if job not in (None, "-") and answer["file_name"].endswith(".run.sh"):

@@ -182,9 +182,11 @@ def _start(
             asking.may(f"send {size} of code", "--yes sends it; git rm --cached leaves files out")
     except job_start.Done as error:
         print(error, file=sys.stderr)
+        _print(as_json, {**report, "text": str(error)}, place, plan.job.folder)
         return 0
     except job_start.Living as error:
         terminal.error(str(error))
+        _print(as_json, {**report, "text": str(error)}, place, plan.job.folder)
         return 1
     except Declined:
         _print(as_json, report, place, plan.job.folder)
@@ -714,14 +716,17 @@ def _resume(
     if before.state in ("unreachable", "unknown") or not before.phase:
         raise calling.NotCalled(before.text)
     remember(place)
+    refusal, folder = "", shown(before.dir, 200)
     if before.state == "alive":
-        terminal.error(f"{shown(before.dir, 200)} is alive; rgt status shows it")
-        return 1
-    if before.state == "finished" and not yes:
-        terminal.error(
-            f"{shown(before.dir, 200)} has finished, so nothing was started; rgt release brings "
-            "its results, --yes runs it again"
+        refusal = f"{folder} is alive; rgt status shows it"
+    elif before.state == "finished" and not yes:
+        refusal = (
+            f"{folder} has finished, so nothing was started; rgt release brings its results, --yes "
+            "runs it again"
         )
+    if refusal:
+        terminal.error(refusal)
+        _print(as_json, {"text": refusal}, place, before.dir, before)
         return 1
     known = known_jobs.find(place, before.dir)
     words = ["resume", box, "--run", run or before.dir]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ import click
 
 from ..text import BadRequest
 from . import terminal
+from .boxes import print_json
 from .completion import files
 from .parsing import command
 from .render_status_release import JSON
@@ -86,7 +86,7 @@ def sweep(providers: tuple[str, ...], keys: Path | None, as_json: bool) -> int:
     if not providers and any(one.is_set_up for one in found):
         found = [one for one in found if one.is_set_up]
     if as_json:
-        print(json.dumps([one.as_dict() for one in found], ensure_ascii=False, indent=1))
+        print_json({"providers": [one.as_dict() for one in found]})
     else:
         print("\n".join(sweeping.as_text(one) for one in found))
     damage = known_jobs.damage()

@@ -286,6 +286,7 @@ def _said(kept: Kept) -> list[str]:
 def _answer(act: Act, **told: Any) -> CallToolResult:
     """Return an answer, which begins with what is billed."""
     money = billing.about(time.time(), act.box, act.run)
-    mine = billing.in_words(money, "" if act.box.local else act.box.name)
+    is_rented = billing.is_known_rented(act.box, act.run)
+    mine = billing.in_words(money, "" if act.box.local else act.box.name, is_rented=is_rented)
     told = {name: value for name, value in told.items() if value is not None}
     return in_both_forms(as_data({"billing": mine, **told}))

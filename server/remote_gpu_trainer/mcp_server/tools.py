@@ -33,6 +33,7 @@ from .untrusted import as_data
 if TYPE_CHECKING:
     from ..lookup.state import Answer
 
+MOST_BILLED = 3  # boxes that an answer about something else names
 MOST_INSTALLED = 1_000_000  # characters: some seconds of reading
 
 # Whether a call destroys anything, or may be repeated, is asked only of tools that write.
@@ -303,8 +304,15 @@ def _checked_length(installed: str | None) -> str | None:
 def in_both_forms(answer: dict) -> CallToolResult:
     """The answer as text and as structured content, for clients that pass the model only one.
 
-    Both are complete, and both are UTF-8 whatever the files here are called.
+    Both are complete, and both are UTF-8 whatever the files here are called. One that isn't about
+    runs says what may be billed, too.
     """
+    from ..runs import ledger  # not at the top, for a fast start
+
+    if "billed" not in answer and "billing" not in answer and ledger.is_there():
+        from ..runs import billing  # half a second, which who has no box doesn't pay
+
+        answer = as_data(billing.add_to(answer, time.time(), MOST_BILLED))
     text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
     if text != (clean := text.encode("utf-8", "replace").decode()):
         text, answer = clean, json.loads(clean)

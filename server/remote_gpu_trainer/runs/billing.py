@@ -8,6 +8,7 @@ from typing import Any
 from ..boxes import box as boxes
 from ..boxes.box import Box
 from . import known_jobs, ledger, status_cost
+from .known_jobs import Known
 from .ledger import Opened
 from .status_reply import Status
 
@@ -35,7 +36,13 @@ def about(
         state = status or Status("unknown", box.name, folder)
         told["cost"] = status_cost.cost_of(state, known, mine, now)
     opened.sort(key=lambda one: box is None or one.address != address)
-    return {**told, "billed": [billed(one, now) for one in opened]}
+    return {**told, "billed": [billed(one, now, _newest(one)) for one in opened]}
+
+
+def _newest(box: Opened) -> Known | None:
+    """Return the job that was started on a box last, from here."""
+    jobs = [known for known in known_jobs.every() if known.address == box.address]
+    return max(jobs, key=lambda known: known.at, default=None)
 
 
 def is_rented_here(profile: str = "") -> bool:
@@ -50,6 +57,24 @@ def is_rented_here(profile: str = "") -> bool:
 
     platform = profiles.load().get(profile) if profile else platform_of("", HERE)
     return platform is not None and is_rented(platform, HERE)
+
+
+def is_known_rented(box: Box, folder: str) -> bool:
+    """Whether a box is surely paid for: it isn't confirmed gone, and has a price, or its platform
+    does nothing but rent. `folder`: of a run on it."""
+    known = known_jobs.find(box, folder)
+    if box.local:
+        return is_rented_here(known.profile if known else "")
+    address = boxes.address(box)
+    opened = next((one for one in ledger.still_open() if one.address == address), None)
+    if opened is None:
+        return False
+    if status_cost.price_of(known.given if known else {}, opened, "", "", 0):
+        return True
+    from ..platforms import profile as profiles  # half a second, which most answers don't need
+
+    profile = profiles.load().get((known.profile if known else "") or opened.profile)
+    return profile is not None and profile.kind == "rental"
 
 
 def _this_machine(now: float, *, asked: bool) -> Opened | None:
@@ -67,10 +92,10 @@ def _this_machine(now: float, *, asked: bool) -> Opened | None:
     return Opened("", HERE, since, profile, price.get("price"), price.get("currency", ""))
 
 
-def in_words(told: dict[str, Any], box: str) -> str:
+def in_words(told: dict[str, Any], box: str, *, is_rented: bool = False) -> str:
     """Return what `about` told of the box that it was asked of, in a sentence.
 
-    `box`: its name, '' for this machine.
+    `box`: its name, '' for this machine. `is_rented`: as `is_known_rented` found it just now.
     """
     mine = next((one for one in told["billed"] if one["box"] == (box or HERE)), None)
     if mine is None:
@@ -78,17 +103,33 @@ def in_words(told: dict[str, Any], box: str) -> str:
         return f"whether {what} is billed isn't known here; end it yourself if you rent it"
     cost = f", about {mine['cost']:.2f} {mine['currency']}".rstrip() if "cost" in mine else ""
     what = box or HERE
-    said = f"the box may still be billed: {what}, {mine['hours']:.1f} h{cost} by time and price"
+    is_billed = "is still billed" if is_rented else "may still be billed"
+    said = f"the box {is_billed}: {what}, {mine['hours']:.1f} h{cost} by time and price"
     if told["cost"] and "left" in told["cost"]:
         left = told["cost"]
         said += f"; {left['left']:.2f} and {left['hours_left']:.1f} h left of the budget"
     return f"{said} (estimated)"
 
 
-def billed(box: Opened, now: float) -> dict[str, Any]:
-    """Return what a box that isn't confirmed gone has cost, by time and price."""
+def billed(box: Opened, now: float, known: Known | None = None) -> dict[str, Any]:
+    """Return what a box that isn't confirmed gone has cost, by time and price, and what is left of
+    the budget of its newest job, `known`."""
     cost = box.cost(now)
     told: dict[str, Any] = {"box": box.name, "hours": round(box.hours(now), 2), "estimated": True}
     if cost is not None:
         told |= {"cost": round(cost, 2), "currency": box.currency, "without": NOT_COUNTED}
+    left = status_cost.cost_of(Status("unknown", box.name), known, box, now) if known else None
+    if left and "left" in left:
+        told |= {"left": round(left["left"], 2), "hours_left": left["hours_left"]}
     return told
+
+
+def add_to(answer: dict[str, Any], now: float, most: int | None = None) -> dict[str, Any]:
+    """Return an answer about something else with the field `billed`, where any box may be.
+
+    `most`: of its rows, None: all. The first are those that cost the most so far.
+    """
+    rows = about(now)["billed"]
+    rows.sort(key=lambda row: -row.get("cost", 0.0))
+    told = {**answer, "billed": rows[:most]} if rows else answer
+    return {**told, "billed_left_out": len(rows) - most} if most and len(rows) > most else told

@@ -129,4 +129,4 @@ def is_named(folder: str, run: str) -> bool:
 
 def place() -> Path:
     """Return the folder of the files."""
-    return ledger.place().parent / "jobs"
+    return ledger.jobs_place()

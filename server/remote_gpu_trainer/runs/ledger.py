@@ -94,6 +94,16 @@ def place() -> Path:
     return base / "remote-gpu-trainer" / "ledger.jsonl"
 
 
+def is_there() -> bool:
+    """Return whether a box or a job was ever noted on this machine."""
+    return place().exists() or jobs_place().exists()
+
+
+def jobs_place() -> Path:
+    """Return the folder of the jobs that were started from here."""
+    return place().parent / "jobs"
+
+
 def opened(
     address: str,
     name: str,
