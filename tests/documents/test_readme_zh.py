@@ -71,7 +71,7 @@ def test_every_link_and_every_platform_exists():
         == []
     )
     platforms = set(re.findall(r"(?:rgt |--)profile (\w+)", CHINESE))
-    assert platforms >= {"autodl", "featurize", "china"}
+    assert platforms >= {"autodl", "featurize", "china", "lanrui"}
     assert [name for name in platforms if not (ROOT / f"profiles/{name}.md").is_file()] == []
 
 

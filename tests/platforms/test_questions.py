@@ -33,7 +33,7 @@ RENTERS = [
     ("恒源云 hy-tmp 数据能保存几天", "china"),
     ("矩池云停止之后还要钱吗", "china"),
     ("矩池云释放机器后 /mnt 里的数据会丢吗", "china"),
-    ("揽睿 关机 数据还在吗", "china"),
+    ("揽睿 关机 数据还在吗", "lanrui"),
     ("featurize 关机还扣钱吗", "featurize"),
     ("featurize云盘超过免费额度怎么算钱", "featurize"),
     ("优云智算关机收费不", "without a page: 优云智算"),
@@ -121,7 +121,9 @@ def test_each_kind_of_question_gets_its_facts(text, kind):
     assert questions.read(text).facts == questions.FACTS[kind]
 
 
-@pytest.mark.parametrize(("called", "page"), [("恒源云", "china"), ("视拓云", "autodl")])
+@pytest.mark.parametrize(
+    ("called", "page"), [("恒源云", "china"), ("视拓云", "autodl"), ("揽睿星舟", "lanrui")]
+)
 def test_a_page_is_found_by_what_people_call_the_platform(called, page):
     assert profile.get(called).name == page
 
@@ -235,16 +237,39 @@ def test_a_stale_mark_has_one_word_on_whether_the_age_can_change_the_decision():
 
 def test_a_fact_without_a_dated_source_is_called_a_guess_wherever_it_is_shown():
     page = profile.get("china")
-    fact = page.facts.stop_billing
+    fact = page.facts.limits
     assert fact is not None and fact.date is None and fact.by is None
-    assert showing.mark("stop_billing", fact, DAY) == "a guess, no dated source"
-    assert showing.as_dict(page, DAY)["facts"]["stop_billing"]["mark"].startswith("a guess")
-    head, *lines = showing.section("stop_billing", fact, DAY)
-    assert head == "What stops the bill (stop_billing): a guess"
+    assert showing.mark("limits", fact, DAY) == "a guess, no dated source"
+    assert showing.as_dict(page, DAY)["facts"]["limits"]["mark"].startswith("a guess")
+    head, *lines = showing.section("limits", fact, DAY)
+    assert head.endswith("(limits): a guess")
     assert any("A guess: no page with a date says it; a change can cost" in line for line in lines)
-    answer = answer_for(text="does a stopped instance cost on matpool?", today=DAY)
-    assert answer.facts[0].startswith("china stop_billing (a guess): ")
-    assert teardown.ways(page, DAY)[-1].mark == "a guess, no dated source"
+    answer = answer_for(text="矩池云 欠费了数据还在吗", today=DAY)
+    assert answer.facts[0].startswith("china limits (a guess): ")
+    bill = profile.get("generic-ssh")
+    assert teardown.ways(bill, DAY)[-1].mark == "a guess, no dated source"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("矩池云停止之后还要钱吗", ("has no stopped box", "whose copy fails")),
+        ("矩池云 机器释放后 /mnt 的数据会丢吗", ("Matpool: /mnt of that region",)),
+        ("恒源云 关机还扣钱吗", ("refused while / is full, and the bill goes on", "24 hours")),
+        ("揽睿 关机还扣费吗", ("200 GB 0.1 CNY", "until it is destroyed")),
+        ("揽睿 欠费了数据还在吗", ("balance below 0", "kept for three days")),
+    ],
+)
+def test_what_a_rental_in_china_bills_and_deletes_is_told(text, told):
+    facts = answer_for(text=text, today=DAY).facts
+    assert all(words in facts[0] for words in told), facts[0]
+
+
+def test_what_decides_is_a_guess_on_none_of_the_rentals_in_china():
+    for name in ("autodl", "china", "featurize", "lanrui"):
+        facts = profile.get(name).facts
+        for fact in (facts.stop_billing, facts.self_stop, facts.survives):
+            assert fact is not None and (fact.by or fact.status == "confirmed"), name
 
 
 @pytest.mark.parametrize(("by", "words"), showing.GRADES.items())

@@ -30,7 +30,8 @@ CALLED = {
     "aws": r"aws|ec2|amazon|亚马逊云(?:科技)?",
     "gcp": r"gcp|gce|google cloud|google compute(?: engine)?|谷歌云",
     "autodl": r"auto ?dl|seeta ?cloud|视拓云|gpuhub",  # its company, and its overseas site
-    "china": r"matpool|gpushare|lanrui|矩池云?|恒源云?|揽睿(?:星舟)?",
+    "china": r"matpool|gpushare|矩池云?|恒源云?",
+    "lanrui": r"lanrui|揽睿(?:星舟)?",
     "featurize": r"featurize",
     "colab": r"colab",
     "notebooks": r"kaggle",

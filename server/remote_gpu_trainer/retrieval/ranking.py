@@ -100,9 +100,10 @@ ANYWHERE = frozenset({"generic-ssh", "local"})  # whose entries fit any box
 _ALSO = {
     "vastai": ("vast",),
     "china": (
-        *("恒源", "矩池", "揽睿", "gpushare", "matpool", "featurize", "lanrui"),
+        *("恒源", "矩池", "gpushare", "matpool", "featurize"),
         *("hy-tmp", "hy-nas"),
     ),
+    "lanrui": ("揽睿",),
     "paperspace": ("gradient notebook", "gradient deployment"),
     "lambda": ("gh200", "grace hopper"),
     "notebooks": ("kaggle", "jupyter", "notebook"),

@@ -68,6 +68,7 @@ ENDED = {
     "notebooks": "NB5",
     "colab": "NB5",
     "china": "CN2",
+    "lanrui": "CN2",
 }
 BILLED = {
     "": "GEN1",
@@ -88,7 +89,7 @@ TAKEN = {
     "colab": "NB5",
 }
 # Platforms from which huggingface.co is often out of reach, with their entry.
-HUB_OUT_OF_REACH = {"autodl": "AD1", "china": "HUB5", "featurize": "HUB5"}
+HUB_OUT_OF_REACH = {"autodl": "AD1", "china": "HUB5", "featurize": "HUB5", "lanrui": "HUB5"}
 _REACHES_HUB = re.compile(
     r"HF_ENDPOINT|HF_HUB_OFFLINE|TRANSFORMERS_OFFLINE|network_turbo|https?_proxy|MODELSCOPE", re.I
 )
