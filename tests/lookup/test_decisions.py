@@ -105,7 +105,7 @@ def make_spec(tmp_path):
             "it needs less",
         ),
         ("OSError: [Errno 28] No space left on device: 's.pt'", "the disk needs room"),
-        ("RuntimeError: boom", "an error of the program repeats"),
+        ("RuntimeError: boom", "the same start would most likely fail in the same way"),
     ],
 )
 def test_what_decides_is_named(error, why):

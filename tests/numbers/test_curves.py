@@ -46,7 +46,7 @@ NAN, INF = math.nan, math.inf
 FAULTS = {
     "nan": (steps(falling(20) + [NAN] * 20), 21, "suddenly becomes nan"),
     "nan after it rose": (steps([2.3, 2.2, 2.1, 2.2, 2.9, 8.0, 31.0, NAN, NAN, NAN]), 8, "suddenly becomes nan"),
-    "nan at once": (steps([NAN] * 12), 1, "is nan from the first step"),
+    "nan at once": (steps([NAN] * 12), 1, "is nan from its first value on"),
     "nan in the middle of a run": ([f"step {9000 + i} loss nan" for i in range(12)], 1, "is nan in every line"),
     "inf now and then": (steps([INF if i % 4 == 2 else v for i, v in enumerate(falling(40))]), 3, "is inf in 10 of 40 steps"),
     "zero and a norm of nan": ([f"{{'loss': 1.{i}, 'grad_norm': 0.5}}" for i in range(5)] + ["{'loss': 0.0, 'grad_norm': nan}"] * 9, 6, "grad_norm is nan in the last 9 steps"),

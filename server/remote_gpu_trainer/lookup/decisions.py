@@ -189,7 +189,7 @@ def _of_own_error(state: LookUp) -> Decision | None:
     own = state.evidence.own
     if not own or own.startswith(ERROR_ELSEWHERE):
         return None
-    return Decision(FIX, "the program's own code or input raised it")
+    return Decision(FIX, "the program, its input or a package that it uses raised it")
 
 
 def _of_end(state: LookUp) -> Decision | None:

@@ -66,7 +66,7 @@ def _not_finite(series: Series, curves: Curves, least: float) -> NumbersFinding 
     lost = series.kind == "loss" and not series.held_out
     if at == 0:
         began = from_the_start(curves.numbers)
-        where = "from the first step" if began is not False else "in every line"
+        where = "from its first value on" if began is not False else "in every line"
         return NumbersFinding(series.rows[0], f"{name} is {what} {where}", lost=lost)
     if len(bad) * 2 < len(values) - at:  # some steps only
         message = f"{name} is {what} in {len(bad)} of {len(values)} steps"

@@ -92,7 +92,7 @@ FAILURES = (
         1,
         "a traceback",
         "retries once: some tracebacks tell of a moment, such as a file that was locked",
-        Decision(FIX, "an error of the program repeats"),
+        Decision(FIX, "the same start would most likely fail in the same way"),
     ),
     Failure(
         "oom",
