@@ -13,7 +13,7 @@ from .attempt import Attempt
 from .context import Run, say
 from .core import decide
 from .core.ends import exit_code
-from .core.model import as_json, of_json
+from .core.model import Action, as_json, of_json
 from .core.phases import CODES
 from .doing import Doing, note_begun
 from .failures import FAILED_TWICE
@@ -98,8 +98,8 @@ class Runner:
         seeing = Seeing(self.heartbeat, attempt, self.copies)
         doing = Doing(seeing, self.sent_at, self.is_new, self.again)
         while not decide.is_over(self.core):
-            was, seen = self.core, seeing.see(self.core)
-            self.core, actions, _ = decide.decide(run.spec, was, seen, run.up)
+            was = self.core
+            self.core, actions = self.look_and_decide(seeing)
             self._store(was, bool(actions))
             for action in actions:
                 doing.do(action, was, self.core)
@@ -136,6 +136,16 @@ class Runner:
     def _add_known(self, core: decide.State) -> decide.State:
         """Add what attempt.json knows where state.json was lost."""
         return core._replace(attempt=max(core.attempt, self.run.folder.attempt() or 0))
+
+    def look_and_decide(self, seeing: Seeing) -> tuple[decide.State, list[Action]]:
+        """Look, and return what follows.
+
+        The time is read before the look: what falls due meanwhile, such as another attempt, was not
+        looked at as due, and the checkpoints that it would begin from aren't known.
+        """
+        at = self.run.up
+        core, actions, _ = decide.decide(self.run.spec, self.core, seeing.see(self.core), at)
+        return core, actions
 
     def _is_interrupted(self) -> bool:
         """Return whether this very job's program trains on without its runner."""

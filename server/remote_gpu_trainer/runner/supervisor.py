@@ -332,9 +332,10 @@ class Supervisor:
             self.state = self.state._replace(window=window)
         pid = self._runner or procs.alive(run.folder, "runner")
         end = ending.end_of(run, run.folder.ended() if not pid else "")
+        up = run.up  # before the looks: what falls due meanwhile was not looked at as due
         runner, seen = self._see_runner(pid), self._see(end)
         self.state, actions, is_over = supervise.supervise(
-            run.spec, self.state, runner, end, seen, run.up
+            run.spec, self.state, runner, end, seen, up
         )
         for action in actions:
             self._do(action, pid, end)
