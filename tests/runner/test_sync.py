@@ -345,6 +345,30 @@ def test_a_result_that_is_a_corrupt_checkpoint_is_proven_nowhere(tmp_path):
     assert once(run, "full") and safe.look_safe(run).is_all_safe
 
 
+def test_a_folder_among_the_results_is_copied_as_it_lies_and_proven(tmp_path):
+    final = tmp_path / "ckpt/final"
+    run = make(tmp_path, results=[str(final)], checkpoint={"pattern": "checkpoint-*"})
+    (tmp_path / "ckpt/checkpoint-8").mkdir(parents=True)
+    final.mkdir()
+    for folder in (tmp_path / "ckpt/checkpoint-8", final):
+        with zipfile.ZipFile(folder / "training_args.bin", "w") as archive:
+            archive.writestr("data", b"whole")
+        (folder / "config.json").write_text("{}")
+    assert once(run, "full") and safe.look_safe(run).is_all_safe
+    there = {path.name for path in (tmp_path / "durable/ckpt/final").iterdir()}
+    assert there == {"training_args.bin", "config.json"}
+    (final / "config.json").write_text('{"later": 1}')
+    assert safe.look_safe(run).results_missing == [str(final)]
+
+
+def test_the_checkpoint_folder_among_the_results_is_proven_by_what_each_file_is(tmp_path):
+    run = make(tmp_path, results=[str(tmp_path / "ckpt")])
+    fill(tmp_path, 10)
+    (tmp_path / "ckpt/metrics.csv").write_text("step,loss")
+    assert once(run, "full") and safe.look_safe(run).is_all_safe
+    assert kept_steps(tmp_path) == [10]
+
+
 def test_a_result_that_is_cut_replaces_no_complete_one_there(tmp_path):
     result = tmp_path / "ckpt/best.pt"
     run = make(tmp_path, results=[str(result)])

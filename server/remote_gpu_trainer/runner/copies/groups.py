@@ -180,13 +180,17 @@ def _key(path: str) -> tuple[object, ...]:
 
 
 def _weights_beside(run: Run, taken: set[str]) -> list[content.Item]:
-    """Return weights in the checkpoint folder that the pattern doesn't name, and no result does."""
+    """Return weights in the checkpoint folder that the pattern doesn't name, and no result does: a
+    folder among the results, such as the model at the end, is copied as it lies."""
     folder, found = run.checkpoints, []
     named = {os.path.realpath(path) for name in run.spec.results for path in expand(run, name)}
+    home = os.path.realpath(folder)
+    below = [path for path in named if path != home and is_within(path, home)]
     for path in files_of(folder) if os.path.isdir(folder) else ():
         is_weights = path.endswith(WEIGHTS) and not content.is_leftover(path[len(folder) :])
         real = os.path.realpath(path)
-        if is_weights and path not in taken and real not in named | taken:
+        is_result = real in named or any(is_within(real, one) for one in below)
+        if is_weights and not is_result and path not in taken and real not in taken:
             with suppress(OSError):
                 found.append(content.stamp(path))
     return found

@@ -402,31 +402,29 @@ class Round:
 
     def _results(self) -> dict[str, str]:
         """Return {path: stamp} of the results that are verified there."""
-        proven = {
-            os.path.join(path, "")
-            for group in self.groups
-            for path in group.paths
-            if self._find_there(group.stamp)
-        }
-        found = {}
+        copied = [group for group in self.groups if self._find_there(group.stamp)]
+        proven = [path for group in copied for path in group.paths]
+        items, found = self._items(), {}
         for name in self.run.spec.results if self.run.rank == 0 else ():
             for path in groups.expand(self.run, name):
-                is_proven = any((path + "/").startswith(folder) for folder in proven)
-                if is_proven or self._is_mirrored(path):
+                files = list(completeness.files_of(path))
+                if files and all(
+                    any(groups.is_within(file, one) for one in proven)
+                    or self._is_mirrored(file, items)
+                    for file in files
+                ):
                     found[path] = content.fingerprint([path])
         return found
 
-    def _is_mirrored(self, path: str) -> bool:
-        """Return whether all files of a path were compared as they are now."""
-        files = list(completeness.files_of(path))
-        for item in self._items():
+    def _is_mirrored(self, file: str, items: list[durable.Item]) -> bool:
+        """Return whether a file was compared as it is now."""
+        if not os.path.exists(file):
+            return False
+        stamp = mirror.stamp(file)
+        for item in items:
             base, _ = item.folders
             known = self.records.files.get(item.there) or {}
-            if files and all(
-                os.path.exists(file)
-                and known.get(os.path.relpath(file, base)) == mirror.stamp(file)
-                for file in files
-            ):
+            if known.get(os.path.relpath(file, base)) == stamp:
                 return True
         return False
 
