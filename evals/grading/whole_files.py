@@ -25,7 +25,7 @@ WORDS = {
     "silent": "no entry is about it, and none is claimed",
     "broken": "the run failed or hung, and isn't called free of errors",
 }
-LEAST = {"first": 1.0, "silent": 1.0, "broken": 0.92}  # shares that the set has to reach
+LEAST = {"first": 1.0, "silent": 1.0, "broken": 1.0}  # shares that the set has to reach
 
 
 def run(path: Path) -> tuple[str, list[str]]:

@@ -173,7 +173,7 @@ def test_a_form_of_rank_is_read_alone_and_behind_a_time_and_spares_what_looks_li
 def test_a_tag_of_most_lines_is_read_and_spares_what_looks_like_it(form):
     tag = prefixes.tag_of([form.example] * 8 + ["other"] * 4)
     rank, text = prefixes.untagged(form.example, None, tag)
-    assert (rank, text) == (form.rank, "step 3")
+    assert rank == form.rank and form.example.endswith(text) and text != form.example
     assert prefixes.tag_of([form.spares] * 12) is None
 
 

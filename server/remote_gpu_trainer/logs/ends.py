@@ -10,9 +10,10 @@ Python 3.8.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from ..readings.line import read
 from .detectors import NO_PROGRAM
 from .evidence import Evidence, Failure
 from .kinds import APART, EXCEPTION, FAILURE, FRAME, PLAIN, WARNING
@@ -54,6 +55,9 @@ _PROGRESS = re.compile(
     r"|saved|total|result)s?\b|'(?:loss|epoch)'|it/s|s/it)",
     re.I,
 )
+# 0,31,1.97,,1.478     25  train_nll=2.5403  heldout_nll=2.5323; a version isn't one: 2.13.0
+_NUMBERS = re.compile(r"(?:(?<![\d.])\d{1,9}\.\d{1,20}(?![\d.]).{0,200}?){2}")
+ROWS = 5  # lines of several numbers that are a course
 _RAISED = re.compile(
     # Two processes that write at once may print a name twice: SyntaxErrorSyntaxError
     r"(?:[A-Za-z_]\w{0,40}\.){0,8}([A-Z][A-Za-z]{2,40}?(?:Error|Exception|Interrupt|Exit))\1?(?=:|\s|$)"
@@ -491,7 +495,28 @@ def class_of(line: Line) -> str:
 
 def is_progress(line: Line) -> bool:
     """Return whether a line says how far a run has come."""
-    return bool(_PROGRESS.match(line.text))
+    return tells_progress(line.text)
+
+
+def shows_course(lines: Iterable[Line]) -> bool:
+    """Return whether lines show a training that goes on or is done. A setup or stacks don't.
+
+    They name a step, an epoch or the end, or are rows of numbers.
+    """
+    rows = 0
+    for line in lines:
+        rows += bool(_NUMBERS.search(line.text))
+        if rows == ROWS or is_progress(line) or tells_end(line):
+            return True
+        said = read(line.text)
+        if said.step is not None or said.epoch is not None:
+            return True
+    return False
+
+
+def tells_progress(text: str) -> bool:
+    """Return whether a text says how far a run has come."""
+    return bool(_PROGRESS.match(text))
 
 
 class Ending(NamedTuple):
@@ -643,14 +668,23 @@ def _refused_program(lines: list[Line]) -> tuple[str, bool]:
     for line in reversed(lines[-LAST_OF_PROGRAM:]):
         if is_progress(line):
             break
-        frame = line.sign("frame") if line.kind == FRAME else None
-        if frame and frame[2] is None:
+        frame = line.sign("frame")
+        if frame and is_frame_alone(line):
             return (
                 f"Python can't read the program: {_name(frame[0])} line {frame[1]}"
                 f" (line {line.number}).",
                 True,
             )
     return "", False
+
+
+def is_frame_alone(line: Line) -> bool:
+    """Return whether a line is a frame of no function, as Python names where it can't compile.
+
+    `File "train.py", line 3 in main`, without a comma, is of faulthandler.
+    """
+    frame = line.sign("frame") if line.kind == FRAME else None
+    return bool(frame) and frame[2] is None and line.text.rstrip().endswith(frame[1])
 
 
 def _name(path: str) -> str:

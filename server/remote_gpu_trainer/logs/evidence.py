@@ -119,6 +119,7 @@ class Evidence:
     number of the line at the end that tells that training is over, 0 without one. `calls_differ`:
     ranks stood in different collective calls. `last_words` are the new lines with which a log ends
     that outlived all failures, or had none; none where it ends in its routine or tells its end.
+    `standstill` is a sentence on a run that stands still while its log goes on, "" for any other.
     """
 
     lines: list[Line]
@@ -152,6 +153,7 @@ class Evidence:
     calls_differ: bool = False
     last_words: tuple[Line, ...] = ()
     is_report: bool = False
+    standstill: str = ""
 
     def failed(self) -> bool:
         """Return whether a line tells of a failure that wasn't survived."""

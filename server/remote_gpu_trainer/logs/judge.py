@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from .detectors import template_of
-from .ends import came_to_end, ending_of, is_interrupted, is_progress, slurm_job
+from .ends import came_to_end, ending_of, is_interrupted, is_progress, shows_course, slurm_job
 from .evidence import MOST_DECISIVE, Evidence, Failure
 from .kinds import (
     ASIDE,
@@ -79,7 +79,7 @@ def judge(
         log.first,
         ranks,
         _is_log(log, routine, ranks),
-        seen="sound" if _is_sound(log, routine) and not last else "",
+        seen="sound" if _is_sound(log, routine, pasted) and not last else "",
         victims=verdict.victims,
         job=slurm_job(lines),
         calls_differ=verdict.calls_differ,
@@ -192,12 +192,16 @@ def _last_words(log: JudgedLog, routine: Routine | None, pasted: bool) -> list[L
     return last_words(log.lines)
 
 
-def _is_sound(log: JudgedLog, routine: Routine | None) -> bool:
-    """Whether a log repeats itself to its end, and nothing failed, lags behind or is told."""
+def _is_sound(log: JudgedLog, routine: Routine | None, pasted: bool) -> bool:
+    """Whether a log repeats itself to its end, and nothing failed, lags behind or is told.
+
+    A file has to say how far a run came: one of stacks repeats itself too.
+    """
     return (
         routine is not None
         and bool(routine.places)
         and not (log.failures or log.first or routine.told)
+        and (pasted or shows_course(log.lines))
     )
 
 

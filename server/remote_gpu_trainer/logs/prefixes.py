@@ -170,13 +170,14 @@ class TagForm(NamedTuple):
     writer: str
     pattern: str
     example: str
-    rank: int
+    rank: int | None
     spares: str
     bare: str = ""
 
 
 # Unlike a prefix, a tag may begin with any word: it is looked for once in a log, not in each line.
 _ROLE = rf"{_COLOUR}[A-Za-z_][\w.-]{{0,79}}/"
+_HOST = r"[A-Za-z0-9][\w.-]{0,79}"
 TAG_FORMS = (
     TagForm(
         "Ray, without a rank (ray-project/ray#23405); SkyPilot, as in its examples of NCCL tests",
@@ -196,6 +197,14 @@ TAG_FORMS = (
         1,
         "epoch/1 step 3",
         bare=rf"{_ROLE}\d{{1,5}}{_COLOUR} ",
+    ),
+    TagForm(
+        "pdsh and clush, where they gather py-spy's stacks from several nodes",
+        rf"{_HOST}: (?=(?:Process|Thread) \d)",
+        "node1: Process 4121: python train.py",
+        None,
+        "INFO: Process group 0",
+        bare=rf"{_HOST}:(?: |$)",
     ),
 )
 

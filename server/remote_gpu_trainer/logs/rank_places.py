@@ -68,7 +68,7 @@ def places_of(failures: list[Failure], lines: list[Line]) -> dict[int, Place]:
     found: dict[int, Place] = {}
     for rank, frames in [*_pyspy_stacks(lines), *_dumped_stacks(lines)]:
         place = _place(frames)
-        if place:
+        if place and rank is not None:
             found[rank] = place
     raised: dict[int, Place] = {}
     for failure in failures:
@@ -81,6 +81,13 @@ def places_of(failures: list[Failure], lines: list[Line]) -> dict[int, Place]:
             raised[rank] = place
     found = {**found, **raised}
     return found if len(found) > 1 else _different_calls(failures, lines) or found
+
+
+def place_of_dump(lines: list[Line]) -> str:
+    """Return in words where the one process stood that faulthandler printed, "" without one."""
+    stacks = _dumped_stacks(lines)
+    place = _place(stacks[0][1]) if len(stacks) == 1 else None
+    return place.told() if place else ""
 
 
 def _different_calls(failures: list[Failure], lines: list[Line]) -> dict[int, Place]:
@@ -151,18 +158,16 @@ def _pyspy_stacks(lines: list[Line]) -> list[tuple[int, list[_Frame]]]:
     ]
 
 
-def _dumped_stacks(lines: list[Line]) -> list[tuple[int, list[_Frame]]]:
+def _dumped_stacks(lines: list[Line]) -> list[tuple[int | None, list[_Frame]]]:
     """(rank, frames, outermost first) of each main thread that faulthandler printed.
 
     It is the thread that a signal met, otherwise the last one. A rank that trained on in the same
     log stood there no longer.
     """
-    threads: dict[int, list[tuple[bool, list[_Frame]]]] = {}
-    sources: dict[int, str] = {}
+    threads: dict[int | None, list[tuple[bool, list[_Frame]]]] = {}
+    sources: dict[int | None, str] = {}
     inside = False
     for line in lines:
-        if line.rank is None:
-            continue
         head = _DUMPED.match(line.text)
         frame = _DUMPED_FRAME.match(line.text)
         if line.source == sources.get(line.rank) and line.says("step"):

@@ -236,7 +236,18 @@ def _of_a_file(evidence: Evidence, rows: Sequence[Row]) -> Evidence:
         own=own,
         says_all=says_all,
         went_on=went_on,
+        standstill=_standstill(evidence, rows) if not ending else "",
     )
+
+
+def _standstill(evidence: Evidence, rows: Sequence[Row]) -> str:
+    """A sentence on a run that stands still while its log goes on; "" for any other."""
+    if evidence.failures or ends.came_to_end(evidence.lines):
+        return ""
+    from . import standstill  # here for a fast start: most logs end in a failure
+
+    found = standstill.standstill_of(rows)
+    return found.told() if found else ""
 
 
 def _check_of_slurm(evidence: Evidence, is_ended: bool) -> str:
@@ -376,11 +387,16 @@ def _completed(evidence: Evidence, log: _Log) -> Evidence:
 
 
 def _with_stacks(evidence: Evidence) -> Evidence:
-    if not any(line.text.startswith("Thread ") for line in evidence.lines):
+    heads = [line.text for line in evidence.lines if "hread " in line.text[:9]]
+    if not heads:
         return evidence
-    from . import stacks  # here for a fast start: few logs hold stacks of processes
+    from . import rank_places, stacks  # here for a fast start: few logs hold stacks of processes
 
-    return stacks.with_stacks(evidence)
+    found = stacks.with_stacks(evidence)
+    if evidence.failures or found.places or not any("most recent call first" in t for t in heads):
+        return found
+    place = rank_places.place_of_dump(evidence.lines)
+    return stacks.with_one_place(found, place) if place else found
 
 
 def _with_table(evidence: Evidence, log: _Log) -> Evidence | None:

@@ -35,6 +35,7 @@ from .ends import (
     came_to_end,
     class_of,
     ending_of,
+    is_frame_alone,
     is_progress,
     tells_end,
 )
@@ -272,7 +273,7 @@ class _Walk:
             self.launched = self.is_over = False
             self._start(_above_rule(self.lines, at))
             return
-        if _is_refused_program(line, before) and not (at and _is_frame_alone(self.lines[at - 1])):
+        if _is_refused_program(line, before) and not (at and is_frame_alone(self.lines[at - 1])):
             self._start(at, keep_end=True)
         self._look_for_end(at, line)
 
@@ -342,12 +343,7 @@ def _is_refused_program(line: Line, before: str) -> bool:
 
     Within a traceback such a frame is about an imported module.
     """
-    return _is_frame_alone(line) and before not in (FRAME, TRACE)
-
-
-def _is_frame_alone(line: Line) -> bool:
-    frame = line.sign("frame") if line.kind == FRAME else None
-    return bool(frame) and frame[2] is None
+    return is_frame_alone(line) and before not in (FRAME, TRACE)
 
 
 def _are_of_several_processes(lines: list[Line]) -> bool:

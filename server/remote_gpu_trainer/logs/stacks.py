@@ -306,11 +306,16 @@ def with_stacks(evidence: Evidence) -> Evidence:
 
 
 def _with_one_stack(evidence: Evidence, stack: Stack) -> Evidence:
+    return with_one_place(evidence, f"{_who([stack])} in {stack.place()}")
+
+
+def with_one_place(evidence: Evidence, place: str) -> Evidence:
+    """Return the evidence with where one process stands; it accuses and excuses nobody."""
     return replace(
         evidence,
         left_out=" ".join(filter(None, (evidence.left_out, ONE_STACK))),
         seen=evidence.seen.replace("sound", ""),
-        places=f"{_who([stack])} in {stack.place()}",
+        places=place,
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 
 from ..catalogue.entry import Entry
+from ..logs.ends import shows_course
 from ..logs.evidence import Evidence, Probed, disagreement
 from ..logs.kinds import MESSAGE, ROUTINE
 from ..logs.lines import Line
@@ -68,6 +69,7 @@ _SOURCE = re.compile(r"(?<![\w.])/(?:[\w.+-]{1,60}/){2,20}(?=[\w+-]{1,60}\.(?:cc
 WAITED = "waited for another rank or lost it"  # what a rank did that has no failure of its own
 NOTHING_FITS = "Nothing in the catalogue fits."
 NO_ERROR = "No error found."
+NO_COURSE = "No line is known as an error, and none shows a training that goes on or is done."
 BROKE_OFF = (
     "No line that is known as an error, but the log ends with a new line, quoted as evidence, and "
     "doesn't say that it is done."
@@ -89,6 +91,10 @@ FIRST_ERROR = "the lines around the first error, from the rank that failed first
 RANK_LOGS = (
     "the folder of per-rank logs (torchrun --log-dir), "
     "and `py-spy dump` of each rank if the run hangs"
+)
+STACKS = (
+    "Look before you stop it: `py-spy dump --pid PID` of each rank, twice, a minute apart, tells "
+    "where; the log of each rank (torchrun --log-dir) may tell which one came last."
 )
 AFTER_FAILURE = "If a run has failed, its message or its log says more."
 _SEVERAL = re.compile(r"\bgpus\b|\branks\b|\brank ?[1-9]|多卡|多机", re.I)
@@ -186,12 +192,25 @@ def _what_would_help(state: LookUp) -> str:
         return evidence.own
     else:
         is_calm = state.rests_on_signs and (evidence.went_on or not evidence.failed())
-        if is_calm and not (evidence.seen or evidence.last_words or evidence.places):
-            evidence = replace(evidence, seen="sound")
-        lead = NO_ERROR if evidence.seen == "sound" else NOTHING_FITS
-        is_new = evidence.last_words and not (evidence.seen or evidence.places)
-        lead = BROKE_OFF if is_new else lead
+        evidence, lead = _lead(evidence, is_calm)
     return missing_information(evidence, lead, with_sentence=with_sentence)
+
+
+def _lead(evidence: Evidence, is_calm: bool) -> tuple[Evidence, str]:
+    """Return what is said first where nothing is claimed, and the evidence: sound or not.
+
+    `is_calm`: it is a file in which nothing failed, or nothing that its run didn't outlive.
+    """
+    if evidence.standstill and evidence.seen in ("", "sound"):
+        return replace(evidence, seen=""), evidence.standstill
+    if not evidence.seen and not evidence.places:
+        if evidence.last_words:
+            return evidence, BROKE_OFF
+        if is_calm and shows_course(evidence.lines):
+            evidence = replace(evidence, seen="sound")
+        elif is_calm:
+            return evidence, NO_COURSE
+    return evidence, NO_ERROR if evidence.seen == "sound" else NOTHING_FITS
 
 
 def is_open(state: LookUp) -> bool:
@@ -410,6 +429,8 @@ def missing_information(
         return lead if most == 1 else f"{lead} {AFTER_FAILURE}".lstrip()
     is_sound = evidence.seen == "sound"
     help_ = "If something is wrong anyway, this would help" if is_sound else "What would help"
+    if evidence.standstill and lead == evidence.standstill:
+        return f"{lead} {STACKS}"
     missing = [
         *([SENTENCE] if with_sentence and _is_long(evidence) else []),
         *_more_of_the_log(evidence, is_sound),
