@@ -176,6 +176,10 @@ def test_whether_it_fits_is_answered_for_names_as_people_write_them(question, be
 
 # How long it takes.
 
+FORMULA = (
+    "Time is steps × seconds a step; steps = samples × epochs / (batch × GPUs × accumulation)."
+)
+
 
 @pytest.mark.parametrize(
     ("question", "begins"),
@@ -196,6 +200,60 @@ def test_whether_it_fits_is_answered_for_names_as_people_write_them(question, be
 )
 def test_a_time_is_reckoned_from_what_the_question_says(question, begins):
     assert sentences_on(question)[0].startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("question", "begins"),
+    [
+        ("how long does an 8B LoRA take on one A100", FORMULA),
+        ("how long will a QLoRA of a 70B take on 2 H100?", FORMULA.replace("GPUs", "2 GPUs")),
+        ("how long would SFT on 50k samples take with an 8B on 4 A100?", "About 46 minutes"),
+        ("how many GPU hours does a 7B LoRA on 100M tokens need?", "Time is steps"),
+        ("what is the ETA for 1000 steps at 2.5 s/it?", "About 42 minutes: 1,000 steps"),
+        ("when will my training finish? 5000 steps at 1.2 s per step", "About 100 minutes"),
+        ("time to train a 1B model from scratch on 20B tokens with 8 H100", "About 12 hours"),
+        ("is one night enough to finetune 8B on an A100?", FORMULA),
+        (
+            "can I finetune 8B LoRA in 2 hours on a 4090?",
+            f"{FORMULA} In 2 h there is time for 7,200 / (seconds a step) of them.",
+        ),
+        ("will 3 epochs of 10k samples fit into 24 hours on an A100 for a 7B?", "About 96 minutes"),
+        ("8B LoRA 一张 A100 要跑多久", FORMULA),
+        ("训一个 7B 用 8 张 H100 要几天", FORMULA.replace("GPUs", "8 GPUs")),
+        ("how much does an 8B LoRA cost on one A100", "Costs are hours × GPUs"),
+        ("is 20 dollars enough to LoRA an 8B on an A100?", "Costs are hours × GPUs"),
+        ("budget for training 7B on 1B tokens with 8 H100", "Costs are hours × GPUs"),
+        ("A100 上 LoRA 8B 大概多少钱", "Costs are hours × GPUs"),
+    ],
+)
+def test_a_question_of_time_or_price_is_not_answered_by_memory(question, begins):
+    answer = answer_for(text=question)
+    assert answer.facts[0].startswith(begins) and "`rgt rehearse job.yaml`" in str(answer.facts)
+    assert "Fits" not in str(answer.facts) and "GiB" not in str(answer.facts)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "does an 8B LoRA fit on one A100",
+        "how long does it take to load a 70B checkpoint before training?",
+        "how long can my context be on a 24GB card for 8B LoRA?",
+        "what does LoRA cost in accuracy on one A100 with 8B?",
+        "why is my training so slow, an epoch takes 3 hours?",
+        "what are s, eta and min_iter, and is the resource the number of epochs?",
+        "训练到一半显存不够，没多久就停了，怎么办？",
+        "how much GPU memory does training take, and what is the training time?",
+    ],
+)
+def test_a_question_near_one_of_time_or_price_is_answered_otherwise(question):
+    assert not any("seconds a step" in sentence for sentence in sentences_on(question))
+
+
+def test_of_lora_the_work_on_frozen_weights_is_left_out():
+    question = "how long does {} of 7B on 1B tokens take on 8 H100?"
+    whole, lora = (sentences_on(question.format(how))[0] for how in ("training", "LoRA training"))
+    assert whole.startswith("About 4.2 hours") and lora.startswith("About 2.8 hours")
+    assert "LoRA: 4 × weights × tokens" in lora
 
 
 def test_the_peaks_of_cards_are_those_of_the_box_check():

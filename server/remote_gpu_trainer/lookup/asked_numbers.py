@@ -48,7 +48,7 @@ _BEHIND = re.compile(rf"\W{{0,3}}(?:(?:of|the|gpu|的)\W{{1,3}}){{0,3}}{_OF_ANOT
 _SECONDS = re.compile(
     r"(?<![\d.])(\d{1,4}) ?(s|secs?|seconds?|秒|min|minutes?|分钟)(?![a-z])", re.I
 )
-_HOURS = re.compile(r"(?<![\d.])(\d{1,4}) ?(h|hrs?|hours?|小时|个小时)(?![a-z])", re.I)
+_HOURS = re.compile(r"(?<![\d.])(\d{1,4}) ?(h|hrs?|hours?|小时|个小时)(?![a-z\d])", re.I)
 _NUMBER = (
     r"(?<![\w.])(\d{1,12}(?:[.,]\d{1,6})*) ?(thousand|million|billion|trillion|百万|[kmbt千万亿])?"
 )

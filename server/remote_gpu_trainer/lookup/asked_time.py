@@ -17,8 +17,9 @@ USUAL_SAMPLES = 10_000
 # and small ones reach less.
 USUAL_SHARE = 0.35
 FORWARD_AND_BACKWARD = 6  # products for each weight and token
+LORA = 4  # the same without the gradients of frozen weights
+_LORA = re.compile(r"lora", re.I)
 _DISK = re.compile(r"\bdisks?\b|\bfill\w*|\bspace\b|\bstorage\b|硬盘|磁盘|盘满|空间", re.I)
-HOW = "Time is steps × seconds a step; steps = samples × epochs / (batch × GPUs × accumulation)."
 MEASURE = (
     "Time 50 steps after the first 10, or let `rgt rehearse job.yaml` do it, here or with "
     "`--on BOX`; of a run that trains, `rgt status BOX` says the time to its end."
@@ -36,7 +37,10 @@ class Work:
 
 
 def duration(line: str, numbers: Numbers) -> list[str]:
-    """How long a training takes: by its steps and their time, or by its products and the card."""
+    """How long a training takes: by its steps and their time, or by its products and the card.
+
+    Without the data neither is known, so how to find it out comes first.
+    """
     if numbers.step_seconds and (steps := _steps(numbers)):
         seconds = steps * numbers.step_seconds
         return [
@@ -44,9 +48,31 @@ def duration(line: str, numbers: Numbers) -> list[str]:
             "saves and the start come on top.",
             MEASURE,
         ]
-    if numbers.gpu in PEAK_TFLOPS and (work := _work(numbers)):
-        return _by_products(numbers, work)
-    return [HOW, MEASURE]
+    work = _work(numbers) if numbers.gpu in PEAK_TFLOPS else None
+    if not work:
+        return [_formula(numbers), MEASURE]
+    reckoned = _by_products(numbers, work, is_lora=bool(_LORA.search(line)))
+    if numbers.samples or numbers.tokens:
+        return [*reckoned, MEASURE]
+    return [_formula(numbers), MEASURE, f"As an example: {reckoned[0]}", *reckoned[1:]]
+
+
+def _formula(numbers: Numbers) -> str:
+    """How the time follows from its parts, with those that the question says as numbers."""
+    if steps := _steps(numbers):
+        return f"Time is steps × seconds a step: {steps:,} × the seconds of one."
+    epochs = f"{numbers.epochs} epochs" if numbers.epochs > 1 else "epochs"
+    if numbers.tokens:
+        parts = f"{numbers.tokens:,} tokens × {epochs} / tokens that all GPUs take in a step"
+    else:
+        samples = f"{numbers.samples:,} samples" if numbers.samples else "samples"
+        batch = f"batch of {numbers.batch}" if numbers.batch else "batch"
+        gpus = f"{numbers.gpus} GPUs" if numbers.gpus > 1 else "GPUs"
+        parts = f"{samples} × {epochs} / ({batch} × {gpus} × accumulation)"
+    told = f"Time is steps × seconds a step; steps = {parts}."
+    if hours := numbers.kill_hours:
+        told += f" In {hours} h there is time for {hours * 3600:,} / (seconds a step) of them."
+    return told
 
 
 def _steps(numbers: Numbers) -> int:
@@ -84,20 +110,26 @@ def _work(numbers: Numbers) -> Work | None:
     return Work(weights, tokens * epochs, f"{said} on {data}{times}", ", ".join(assumed))
 
 
-def _by_products(numbers: Numbers, work: Work) -> list[str]:
+def _by_products(numbers: Numbers, work: Work, is_lora: bool) -> list[str]:
     peak = PEAK_TFLOPS[numbers.gpu]
     seconds = FORWARD_AND_BACKWARD * work.weights * work.tokens
     seconds /= numbers.gpus * peak * 1e12 * USUAL_SHARE
+    products, kind, other = (
+        FORWARD_AND_BACKWARD,
+        "all weights",
+        "LoRA takes about two thirds of that",
+    )
+    if is_lora:
+        seconds *= LORA / FORWARD_AND_BACKWARD
+        products, kind, other = LORA, "LoRA", "All weights take about half as long again"
     cards = f"{numbers.gpus} × {numbers.gpu}"
     assumed = f"{work.assumed}, and " if work.assumed else ""
     return [
-        f"About {_long(seconds)} for {work.told} on {cards}, all weights: 6 × weights × tokens at "
-        f"{USUAL_SHARE:.0%} of the card's {peak} TFLOPS. LoRA takes about two thirds of that, "
-        "checkpointing a third more.",
+        f"About {_long(seconds)} for {work.told} on {cards}, {kind}: {products} × weights × tokens "
+        f"at {USUAL_SHARE:.0%} of the card's {peak} TFLOPS. {other}, checkpointing a third more.",
         f"Assumed: {assumed}that share of the peak. A run several times slower pads its batches or "
         "waits for data, has small batches or fp32: pack samples, look at the loader "
         "(`rgt lookup --id U24`) and the batch (`rgt lookup --id T18`).",
-        MEASURE,
     ]
 
 

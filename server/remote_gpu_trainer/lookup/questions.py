@@ -50,7 +50,8 @@ _REPORTS = re.compile(
     r"Tried to allocate|报错[:：]|重启了|被 ?kill"
 )
 _ASKS = re.compile(
-    r"[?？]|\b(?:how (?:much|many|long|often|do|can|to)|is it (?:normal|possible|ok|enough)|"
+    r"[?？]|\b(?:how (?:much|many|long|often|fast|expensive|do|can|to)|when (?:will|does)|"
+    r"is it (?:normal|possible|ok|enough)|"
     r"please (?:explain|tell|help)|what(?:'s| is| are)|(?:v?ram|memory|hardware) requirements?)\b|"
     r"请问|求助|请教|吗|多少|多久|怎么|怎样|如何|够不够|能不能|几[张块个天]",
     re.I,
@@ -263,7 +264,7 @@ def _cost(line: str, numbers: Numbers) -> list[str]:
     return [
         "Costs are hours × GPUs × the price of one for an hour, and storage. " + hours[0],
         "`rgt profile` lists the platforms with their prices and the day on which they were read.",
-        *hours[1:2],
+        *hours[1:],
     ]
 
 
@@ -337,6 +338,16 @@ def _apart(line: str, numbers: Numbers) -> list[str]:
     ]
 
 
+# What a question about the time or the price of a training names, and words of other things.
+_OF_TRAINING = (
+    r"(?:\b(?:train\w*|fine-?tun\w*|pre-?train\w*|q?lora|sft|dpo|grpo|rlhf|epochs?|iters?)\b"
+    r"|\b\d[\d,.]*k?\ steps\b|\bits?/s\b|\bs/it\b)"
+)
+_NO_TRAINING = (
+    r".*\b(?:load|sav|download|upload|copy|compil|start\ up|wait|keep|kept|context|checkpoint"
+    r"|warm|evaluat|tokeni[sz]|silent|stuck|hang|hung|slow|why)(?:\w*)\b"
+)
+_OF_TRAINING_ZH = r"(?:训|微调|lora|sft|dpo|epoch|[一每\d]\s?轮|跑(?:完|多久|要))"
 _BOX = r"(?:box|machine|server|node|gpus?|instance|pod|provider|host|cloud|platform|cluster|card)"
 
 
@@ -496,23 +507,32 @@ KINDS = (
     ),
     _kind(
         "cost",
-        r"""\b(?:how\ much(?!\ time)|what)\b.{0,30}\b(?:costs?|money|pay)\b.{0,40}
-        \b(?:train\w*|fine-?tun\w*)\b|
-        \b(?:costs?|price)\ (?:of|to|for)\ (?:train\w*|fine-?tun\w*)\b""",
-        r"(?:训练|微调).{0,20}(?:多少钱|花费|成本|费用)|(?:多少钱|花费|成本).{0,10}(?:训练|微调)",
+        rf"""\A(?!{_NO_TRAINING}|.*\bcosts?\ (?:in|of)\ (?!train|fine|a\b|an\b|the\b|lora|one\b|\d))
+        (?=.*(?:\b(?:costs?|expensive|cheap\w*|price\w*|pay|dollars?|usd|euros?|money|budget)\b
+        |[$€]))
+        (?=.*{_OF_TRAINING})(?!.*\b(?:v?ram|memory)\b)""",
+        rf"""\A(?=.*(?:多少钱|几块钱|花费|成本|费用|价格|贵不贵|预算))(?=.*{_OF_TRAINING_ZH})""",
         ("how much does it cost to fine-tune a 7B on an H100?", "在 H100 上微调一个 7B 要多少钱？"),
         "how much does a wrong learning rate cost in accuracy?",
         _cost,
     ),
     _kind(
         "duration",
-        r"""\bhow\ (?:long|much\ time|many\ (?:hours|days))\b.{0,60}
-        \b(?:train\w*|fine-?tun\w*|finetun\w*|epochs?|finish|pre-?train\w*)\b|
-        \b(?:train\w*|fine-?tun\w*|epochs?)\b.{0,60}\bhow\ (?:long|much\ time)\b|
-        \b(?:estimat\w+|expected|total)\b.{0,20}\btraining\ (?:time|hours)\b.{0,60}\?""",
-        r"""(?:训练|微调|跑完|训完|预训练|一[个轮]?\s?epoch|轮).{0,40}(?:多久|多长时间|多少时间|几个?小时|几天|多少天)
-        |(?:多久|多长时间|多少时间|几个?小时|几天|多少天).{0,30}(?:训练|微调|跑完|训完|epoch|一轮)""",
-        ("how long does it take to fine-tune 8B on a 4090?", "8B 在 4090 上微调要多久？"),
+        rf"""\A(?!{_NO_TRAINING})(?=.*{_OF_TRAINING})(?:
+        (?=.*\bhow\ (?:long(?!\ (?:can|should|may|must|are)\b)|much\ time
+        |many\ (?:gpu[ -]?)?(?:minutes|hours|days|weeks))\b)|
+        (?!.*\b(?:v?ram|memory)\b)(?=.*(?:
+        \bwhat(?:'s|\ is)\ (?:(?:the|my|its|our)\ )?eta\b|\bhow\ fast\ (?:is|are)\ (?:an?|one|\d)\b|
+        \b(?:training|run)\ time\b|
+        \bwhen\ (?:will|does|do|is|are)\b.{{0,60}}\b(?:finish\w*|done|ready|complete\w*|end)\b|
+        \btime\b.{{0,12}}\b(?:to|for|of|does|needed|required)\b|
+        \b(?:in|into|within|under)\ (?:a|one|two|\d+)\ ?
+        (?:h|hours?|days?|nights?|weekends?|weeks?)\b|
+        \b(?:a|one)\ (?:night|day|weekend|week)\b.{{0,20}}\benough\b)))""",
+        rf"""\A(?!.*(?:下载|加载|保存|启动|排队|存一|等|慢|快|没多久|evaluat))
+        (?=.*{_OF_TRAINING_ZH})(?=.*(?:
+        多久|多长时间|多少时间|几个?小时|多少个?小时|几天|多少天|耗时|用时|时长))""",
+        ("how long does it take to fine-tune 8B on a 4090?", "8B LoRA 一张 A100 要跑多久？"),
         "how long should my prompts be?",
         asked_time.duration,
         names_failures=True,
