@@ -84,6 +84,52 @@ def test_a_short_report_too_is_read_behind_the_tag_of_its_process(form, rank, co
     assert {line.rank for line in lines} == {rank}
 
 
+UNKNOWN_TAGS = [
+    "algo-1-abc12 | ",
+    "[Pod train-worker-0]: ",
+    "node3: ",
+    "trainer-1  | ",
+    "\x1b[36mtrainer-1  | \x1b[0m",
+    "2024-05-03T10:01:02.123456789Z stderr F ",
+    "[2023-05-01T12:00:00.000000Z] 3c1d1234 || ",
+    "2024-05-03 10:01:02 [worker-2] ",
+    "app[worker.1]: ",
+]
+
+
+@pytest.mark.parametrize("tag", UNKNOWN_TAGS)
+def test_a_traceback_is_read_behind_a_tag_that_no_row_describes(tag, tmp_path):
+    lines = ["step 1 loss 2.5", "step 2 loss 2.4", *TRACE.splitlines()]
+    log = tmp_path / "train.log"
+    log.write_text("\n".join(tag + line for line in lines) + "\n")
+    found = reading.from_path(str(log))
+    assert found.first.kind == "exception" and found.first.number == len(lines)
+    assert found.first.text == lines[-1] and {line.rank for line in found.lines} == {None}
+    assert all(line.time for line in found.lines) == tag.lstrip("[").startswith("20")
+
+
+def test_an_unknown_tag_that_counts_from_0_names_the_rank():
+    ranked = [f"[trainer-{rank}] {line}" for rank in (0, 1) for line in ("step 1", "step 2")]
+    text = "\n".join([*ranked, *(f"[trainer-1] {line}" for line in TRACE.splitlines())])
+    found = reading.from_text(text)
+    assert found.first.rank == 1 and found.ranks == (0, 1)
+    master = text.replace("[trainer-0]", "[master-0]").replace("[trainer-1]", "[worker-0]")
+    assert reading.from_text(master).first.rank is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"ERROR: {TRACE}",
+        TRACE,
+        "\n".join(f"  {line}" for line in TRACE.splitlines()),
+        f"step 1 failed with Traceback (most recent call last):\n{TRACE}",
+    ],
+)
+def test_what_stands_before_a_traceback_alone_is_no_tag(text):
+    assert prefixes.learned_tag_of(text.splitlines()) is None
+
+
 def test_in_a_short_report_the_journal_tells_which_program_speaks():
     text = "Oct 30 23:14:10 box systemd-logind[911]: Lid closed.\nOct 30 23:14:11 box kernel: PM: suspend entry"
     assert [line.text for line in reading.from_text(text).lines] == text.splitlines()

@@ -16,6 +16,7 @@ from .prefixes import (
     are_numbered,
     are_records,
     drop_bars,
+    learned_tag_of,
     numbered,
     ranked_tag_of,
     split_prefixes,
@@ -127,6 +128,8 @@ def lines_of(
         ranks, texts = zip(*[numbered(text, rank) for text in texts])
     elif tag := tag_of(texts) or (ranked_tag_of(texts) if "[rank" in whole else None):
         ranks, texts = zip(*[untagged(text, rank, tag) for text in texts])
+    elif _HEAD in whole and (learned := learned_tag_of(texts)):
+        ranks, texts = zip(*[learned.split(text, rank) for text in texts])
     # In a PyTorchJob of Kubeflow [pod/train-master-0/pytorch] is rank 0, and worker-0 is rank 1.
     shift = int("[pod/" in heads and "-master-0/" in whole)
     coloured = "\x1b" in whole  # an escape sequence may stand within a word

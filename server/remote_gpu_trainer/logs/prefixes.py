@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import NamedTuple
 
 # Lines from which a report is a log that nobody cut.
@@ -36,6 +37,10 @@ _LEVEL = re.compile(
 )
 # What a launcher puts before PyTorch's own prefix, if it is no time: "2|[rank2]: Traceback".
 _BEFORE_RANK = re.compile(r"(?!\W?\d{4}[-/])(\S{1,40} {0,4}(?:[:|] ?)?)(?=\[rank(\d{1,5})\]:)")
+# Of a tag that no row describes.
+_TRACEBACK = "Traceback (most recent call last):"
+LONGEST_TAG, MOST_TAGS = 120, 16  # characters of one, and forms of it in a log
+NEAR_HEAD = 8  # lines behind the head of a traceback within which one of its frames stands
 MOST_UNFOLDED = 100_000  # characters
 BREAKS = 2  # written breaks from which a report has lost its real ones
 
@@ -423,6 +428,87 @@ def ranked_tag_of(texts: list[str]) -> re.Pattern | None:
     if len(forms) == 1 and len(found) > 1 and all(forms):
         return re.compile(forms.pop())
     return _BEFORE_RANK if found else None
+
+
+@dataclass(frozen=True)
+class LearnedTag:
+    """A tag that no row describes; a time may stand before it, and stays.
+
+    `counted` is the number of the group that is the rank, 0 for none.
+    """
+
+    form: re.Pattern
+    counted: int = 0
+
+    def split(self, text: str, rank: int | None) -> tuple[int | None, str]:
+        """Return the rank that a line's tag names, else `rank`, and the line without the tag."""
+        start = _behind_time(text)
+        hit = self.form.match(text, start)
+        if not hit:
+            return rank, text
+        return int(hit[self.counted]) if self.counted else rank, text[:start] + text[hit.end() :]
+
+
+def learned_tag_of(texts: list[str]) -> LearnedTag | None:
+    """Return the tag that stands before a traceback and before its frames, None without one.
+
+    `docker compose logs`, containerd and many launchers put one before each line. Where it isn't
+    taken away nothing seems to have failed. Its numbers may differ from line to line. If one of
+    them counts from 0, it is the rank.
+    """
+    forms: dict[str, None] = {}
+    for at, text in enumerate(texts):
+        if _TRACEBACK not in text or len(forms) == MOST_TAGS:
+            continue
+        tag = text.partition(_TRACEBACK)[0]
+        tag = tag[_behind_time(tag) :]
+        if len(tag) > LONGEST_TAG:
+            continue
+        ranked = RANK_PREFIX.search(tag)
+        tag = tag[: ranked.start()] if ranked else tag
+        if not split_prefixes(tag, None, 0)[2].strip():
+            continue  # there is none, or one that is known in any line
+        form = _generalized(tag)
+        framed = re.compile(form + r'\s+File "')
+        near = texts[at + 1 : at + 1 + NEAR_HEAD]
+        if any(framed.match(line, _behind_time(line)) for line in near):
+            forms[form] = None
+    if not forms:
+        return None
+    pattern = re.compile("|".join(forms))
+    return LearnedTag(pattern, _counted_group(pattern, texts) if len(forms) == 1 else 0)
+
+
+def _behind_time(text: str) -> int:
+    time = _STAMP.match(text)
+    return time.end() if time else 0
+
+
+def _generalized(tag: str) -> str:
+    """The pattern of tags that differ from this one in numbers, each number a group."""
+    parts = re.split(r"(?<![A-Za-z\d])([A-Za-z_]*)(\d+)(?![A-Za-z\d])", tag)
+    # Behind each text between them stand the letters and the digits of a word.
+    between, letters = parts[::3], parts[1::3]
+    return re.escape(between[0]) + "".join(
+        re.escape(word) + r"(\d{1,20})" + re.escape(text)
+        for word, text in zip(letters, between[1:])
+    )
+
+
+def _counted_group(form: re.Pattern, texts: list[str]) -> int:
+    """The group whose numbers count from 0, without leading zeros, as ranks do; 0 without one.
+
+    None where Kubeflow's master is rank 0, and its worker 0 is rank 1.
+    """
+    hits = [hit for text in texts if (hit := form.match(text, _behind_time(text)))]
+    if "master" in form.pattern or any("master-0" in text for text in texts):
+        return 0
+    for group in range(1, form.groups + 1):
+        said = {hit[group] for hit in hits}
+        ranks = {int(number) for number in said if str(int(number)) == number}
+        if len(ranks) == len(said) > 1 and 0 in ranks and max(ranks) < 2 * len(ranks):
+            return group
+    return 0
 
 
 def untagged(text: str, rank: int | None, tag: re.Pattern) -> tuple[int | None, str]:
