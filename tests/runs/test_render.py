@@ -334,7 +334,7 @@ def test_the_stop_of_a_platform_is_given_only_where_it_keeps_the_disk_and_its_ga
         ({"durable": None}, "runpod", "ssh", ["RP3", "RP4"]),
         ({"durable": None}, "local", "local", []),
         ({"checkpoint": None}, "local", "local", ["C3"]),
-        ({"resume": "none"}, "local", "local", ["C3"]),
+        ({"resume": "none"}, "local", "local", []),  # nobody writes it by accident
         ({"deadline": "30h", "slurm": {"most_hours": 8, "requeue": False}}, "slurm", "slurm", ["SLURM2"]),
         ({"deadline": "30h", "slurm": {"most_hours": 8}}, "slurm", "slurm", []),
         ({"deadline": "20h", "price": "2 USD", "budget": "39 USD", "rented": "2026-11-20T10:00Z"}, "local", "local", ["GEN1"]),
@@ -462,7 +462,9 @@ ENDED = {"do": "run", "command": ["provider", "stop", "a b"]}
 @pytest.mark.parametrize("end, durable, said", [
     (ENDED, True, "when the run is done, when it failed and at the deadline, the box runs `provider stop 'a b'`, and again until it is off: only once the newest complete checkpoint and the results are safe elsewhere; it may delete the disk. Where they never are, it doesn't run. It must bear repeating."),
     ({**ENDED, "when": ["done"]}, True, "when the run is done, the box runs `provider stop 'a b'`, and again until it is off: only once the newest"),
-    ({**ENDED, "when": ["done", "unsaved"]}, True, "; at the deadline also while results are on this box only, which may be lost then"),
+    ({**ENDED, "when": ["done", "unsaved"]}, True, ": before the deadline only once the newest complete checkpoint and the results are safe elsewhere, from the deadline on also while results are on this box only, which may be lost then; it may delete the disk. It must"),
+    ({**ENDED, "when": ["deadline", "unsaved"]}, True, "`, and again until it is off: also while results are on this box only, which may be lost then; it may delete the disk. It must"),
+    ({**ENDED, "when": ["unsaved"]}, True, "from the deadline on, where the run trained to its end and its last copy isn't verified, the box runs `provider stop 'a b'`, and again until it is off: also while results are on this box only, which may be lost then"),
     ({**ENDED, "keeps_disk": True}, False, ": nothing is copied elsewhere, and its disk is kept"),
     ({**ENDED, "command": "a && b", "credential": {"file": "~/key"}}, True, "`a && b`, and again until it is off: only once the newest complete checkpoint and the results are safe elsewhere; it may delete the disk. Where they never are, it doesn't run. It must bear repeating. It needs RGT_STOP_KEY=~/key there."),
 ])  # fmt: skip

@@ -6,6 +6,9 @@ from typing import Any
 
 RECORD = "own/end.json"  # in the run folder: why the box is still on although it was to end
 HOW = "at_end: {do: run, command: [...]}"
+_UNSAVED_ALONE = (
+    "from the deadline on, where the run trained to its end and its last copy isn't verified"
+)
 _CASES = {"done": "when the run is done", "failed": "when it failed", "deadline": "at the deadline"}
 
 
@@ -16,7 +19,7 @@ def of_command(spec: Any, line: str) -> str:
     """
     cases = [text for case, text in _CASES.items() if case in spec.at_end.when]
     when = ", ".join(cases[:-1]) + " and " + cases[-1] if len(cases) > 1 else "".join(cases)
-    when = when or "when the run has trained to its end"
+    when = when or _UNSAVED_ALONE
     return f"{when}, the box runs `{line}`, and again until it is off: {_condition(spec)}"
 
 
@@ -34,12 +37,13 @@ def _condition(spec: Any) -> str:
     disk = "its disk is kept" if keeps else "it may delete the disk"
     if not spec.durable.to:
         return f"nothing is copied elsewhere, and {disk}"
+    safe = "only once the newest complete checkpoint and the results are safe elsewhere"
     if "unsaved" in spec.at_end.when:
-        return (
-            f"{disk}; at the deadline also while results are on this box only, which may be lost "
-            "then"
-        )
-    safe = f"only once the newest complete checkpoint and the results are safe elsewhere; {disk}"
+        is_before = {"done", "failed"} & set(spec.at_end.when)
+        before = f"before the deadline {safe}, from the deadline on " if is_before else ""
+        lost = "also while results are on this box only, which may be lost then"
+        return f"{before}{lost}; {disk}"
+    safe = f"{safe}; {disk}"
     minutes = f"{spec.at_end.unproven_minutes:g} min after the deadline"
     if keeps:
         return f"{safe}. Where they never are, it runs {minutes} all the same"

@@ -147,8 +147,10 @@ class AtEnd(Strict):
     when: list[Literal["done", "failed", "deadline", "unsaved"]] = Field(
         default=["done", "failed", "deadline"],
         min_length=1,
-        description="in which cases; unsaved: also when nothing is safe elsewhere: what is only on "
-        "the box is lost, and you agree",
+        description="in which cases. With a durable place the command waits until all is proven "
+        "safe there; unsaved lifts that from the deadline on, not before it: what is only on the "
+        "box may be lost then, and you agree. Without a durable place, unsaved lets a command that "
+        "deletes the disk run in each of the other cases",
     )
     keeps_disk: bool = Field(
         default=False,
@@ -156,9 +158,11 @@ class AtEnd(Strict):
     )
     unproven_minutes: Minutes = Field(
         default=60,
-        description="after the deadline, how long to try to prove that all is safe. Then the "
-        "profile's stop that keeps the disk ends the box; without one it stays on, and you are "
-        "told again and again",
+        description="after the deadline, how long the copy is tried again before the box is ended "
+        "without a proof, by what keeps its disk: this command with keeps_disk, else the "
+        "profile's stop. It limits nothing for a command that deletes: where the profile has no "
+        "stop either, the box stays on, and you are told again and again, unless `when` has "
+        "unsaved",
     )
     credential: Secret | None = Field(
         default=None, description="the key that this command needs on the box"

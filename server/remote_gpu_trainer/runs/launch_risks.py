@@ -136,12 +136,6 @@ def _resume(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
             "no checkpoint folder: after a kill the run starts again from step 0, and nobody "
             "notices a corrupt file. Set checkpoint.folder and checkpoint.pattern.",
         )
-    elif job.resume == "none":
-        yield Warning(
-            "C3",
-            "resume is none: each start begins at step 0. Name the flag or variable, or say "
-            "automatic if the program finds its newest checkpoint itself.",
-        )
 
 
 def _in_place(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
