@@ -345,6 +345,24 @@ def test_a_result_that_is_a_corrupt_checkpoint_is_proven_nowhere(tmp_path):
     assert once(run, "full") and safe.look_safe(run).is_all_safe
 
 
+def test_a_round_tells_what_was_there_when_it_looked_however_long_it_takes(tmp_path, monkeypatch):
+    run = make(tmp_path)
+    fill(tmp_path, 10)
+    began, copy = run.now, rounds.Round._copy_checkpoints
+
+    def slowly(self):
+        result = copy(self)
+        fill(tmp_path, 20)
+        self.run.clock.nap(29)
+        return result
+
+    monkeypatch.setattr(rounds.Round, "_copy_checkpoints", slowly)
+    rounds.Round(run, False, False).go()
+    told = run.folder.json("own/last-sync")
+    assert kept_steps(tmp_path) == [10] and told["verified"]
+    assert told["t"] == began <= run.now - 29
+
+
 def test_a_folder_among_the_results_is_copied_as_it_lies_and_proven(tmp_path):
     final = tmp_path / "ckpt/final"
     run = make(tmp_path, results=[str(final)], checkpoint={"pattern": "checkpoint-*"})

@@ -50,6 +50,7 @@ class Round:
     ):
         self.run, self.full, self.whole, self.tell = run, full, whole, tell
         self.moves, self.written = 0, -1.0
+        self.as_of = run.now  # when the checkpoints were looked at last
         self.tools = Tools(durable.child_environment(run), self.moved)
         self.place = place_at(run.durable, self.tools, user_mask())
         self.again = run.folder.json(LAST).get("ok") is False
@@ -192,6 +193,7 @@ class Round:
         return Result("ok", not lost, "; ".join(self.told))
 
     def _look(self) -> list[Here]:
+        self.as_of = self.run.now
         found = self.reader.look() + held.look(self.held)
         self.groups = [group for group, _ in found]
         return [one for _, one in found]
@@ -362,7 +364,8 @@ class Round:
         """Write down how the round went."""
         run = self.run
         ok = not failed and (verified or not self.full)
-        told: dict[str, object] = {"ok": ok, "verified": ok and verified}
+        # A save that ended since then isn't among what is verified.
+        told: dict[str, object] = {"t": int(self.as_of), "ok": ok, "verified": ok and verified}
         if absent:
             told.update(copied=copied, absent=absent[:10])
         if failed:
