@@ -43,6 +43,25 @@ def safetensors(path: Path, cut: int = 0) -> None:
     aged(path)
 
 
+def test_a_save_in_two_files_is_corrupt_where_one_of_them_is(tmp_path):
+    for n in (9, 18, 27, 36):
+        for half in "GD":
+            zipped(tmp_path / f"{half}_{n}.pth")
+    (tmp_path / "D_36.pth").write_bytes((tmp_path / "D_36.pth").read_bytes()[:-30])
+    (tmp_path / "G_27.pth").write_bytes(b"\0" * 900)
+    cache = str(tmp_path / "cache")
+    look = content.look(str(tmp_path), "G_*.pth", cache, ["D_*.pth"])
+    assert Path(look.whole.path).name == "G_18.pth"
+    told = {Path(item.path).name: why for item, why in look.corrupt}
+    assert set(told) == {"G_36.pth", "D_36.pth", "G_27.pth", "D_27.pth"}
+    assert told["G_36.pth"].startswith("D_36.pth of the same save isn't whole")
+    assert content.last_whole(str(tmp_path), "G_*.pth", cache, ["D_*.pth"]) is None
+    os.utime(tmp_path / "G_18.pth")
+    assert content.last_whole(str(tmp_path), "G_*.pth", cache, ["D_*.pth"]).path.endswith(
+        "G_18.pth"
+    )
+
+
 def test_the_newest_whole_file_is_found_behind_corrupt_ones(tmp_path):
     for n in (1, 2, 3, 10):
         zipped(tmp_path / f"s-{n}.pt")

@@ -1146,6 +1146,12 @@ def test_a_run_that_died_in_its_first_save_or_never_resumes_begins_anew():
     note = "step-15.pt is not whole (no end), so this attempt began from nothing"
     assert chosen(Folder(corrupt=(CORRUPT,)), number=2) == resume.Begin("", (CORRUPT.path,), note)
     assert chosen(Folder(corrupt=(CORRUPT, OLD)), resume="none") == resume.Begin("", (), "")
+    pair = (
+        Local("/c/G_15.pt", "no end"),
+        Local("/c/D_15.pt", "G_15.pt of the same save isn't whole"),
+    )
+    begun = chosen(Folder(corrupt=pair), number=2)
+    assert isinstance(begun, resume.Begin) and len(begun.quarantined) == 2, "one save in two files"
 
 
 @pytest.mark.parametrize(("is_quiet", "first", "moved"), [(False, True, False), (True, True, True), (True, False, False)])  # fmt: skip

@@ -144,19 +144,20 @@ def has_checkpoints(run: Run) -> bool:
     return bool(run.checkpoints and run.spec.checkpoint.pattern)
 
 
-def where(run: Run) -> tuple[str, str, str]:
-    """Return folder, pattern and cache, which content.look is given."""
-    return run.checkpoints, run.spec.checkpoint.pattern, run.folder.at("own/whole.cache")
+def where(run: Run) -> tuple[str, str, str, list[str]]:
+    """Return folder, pattern, cache and other files, which content.look is given."""
+    told = run.spec.checkpoint
+    return run.checkpoints, told.pattern, run.folder.at("own/whole.cache"), list(told.files)
 
 
-def _survey(folder: str, pattern: str, cache: str, measured: str) -> list[object]:
+def _survey(folder: str, pattern: str, cache: str, files: list[str], measured: str) -> list[object]:
     """Return a look, how long the save of what it found took (0 for one `measured` before), and
     what was written last, if that is whole."""
-    look = content.look(folder, pattern, cache)
+    look = content.look(folder, pattern, cache, files)
     found = checkpoint_of(look.whole)
     is_new = found is not None and found.id != measured
     seconds = _save_seconds(found.path) if found and is_new else 0
-    return [look, seconds, content.last_whole(folder, pattern, cache)]
+    return [look, seconds, content.last_whole(folder, pattern, cache, files)]
 
 
 def _save_seconds(path: str) -> float:

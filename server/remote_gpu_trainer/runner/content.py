@@ -62,11 +62,14 @@ class Look(NamedTuple):
     state: str = UNKNOWN
 
 
-def look(folder: str, pattern: str, cache: str = "", but: str = "") -> Look:
+def look(
+    folder: str, pattern: str, cache: str = "", files: Iterable[str] = (), but: str = ""
+) -> Look:
     """Return what a folder holds, down to the newest complete item.
 
-    `cache`: a file of what was complete already. `but`: the path of an item to leave out. Raises
-    OSError where the folder is there and can't be listed.
+    `cache`: a file of what was complete already. `files`: patterns of what a program loads together
+    with an item of the same number; where one of them is corrupt, the whole save is. `but`: the
+    path of an item to leave out. Raises OSError where the folder is there and can't be listed.
     """
     known = Known(cache)
     corrupt: list[tuple[Item, str]] = []
@@ -80,8 +83,8 @@ def look(folder: str, pattern: str, cache: str = "", but: str = "") -> Look:
             # A mount or a right that fails says nothing about the content: it stays in place.
             unread.append((item, error.strerror or str(error)))
             continue
-        if verdict.state == CORRUPT:
-            corrupt.append((item, verdict.why))
+        if broken := _break_save(known, folder, item, verdict, files):
+            corrupt += broken
         elif verdict.state == UNKNOWN:
             unknown = unknown or item
         elif unknown and kind_of(unknown.path) != kind_of(item.path):
@@ -91,16 +94,39 @@ def look(folder: str, pattern: str, cache: str = "", but: str = "") -> Look:
     return Look(unknown, corrupt, unread)
 
 
+def _break_save(
+    known: Known, folder: str, item: Item, verdict: Verdict, files: Iterable[str]
+) -> list[tuple[Item, str]]:
+    """Return all files of a save of which one is corrupt, each with the fault; none of a sound
+    one."""
+    save, numbers = [(item, verdict)], numbers_of(item.path)
+    for pattern in files if numbers else ():
+        for path in find(folder, pattern):
+            if numbers_of(path) == numbers and path != item.path:
+                with suppress(OSError):
+                    other = stamp(path)
+                    save.append((other, known.judge(other)))
+    faults = [(os.path.basename(one.path), told.why) for one, told in save if told.state == CORRUPT]
+    if not faults:
+        return []
+    whole = f"{faults[0][0]} of the same save isn't whole ({faults[0][1]})"
+    return [(one, told.why if told.state == CORRUPT else whole) for one, told in save]
+
+
 def last_written(folder: str, pattern: str) -> Item | None:
     """Return the item whose weights were written last, whole or not, without reading it. Raises
     OSError."""
     return max(newest_first(folder, pattern), key=lambda item: item.weights, default=None)
 
 
-def last_whole(folder: str, pattern: str, cache: str) -> Item | None:
-    """Return the item whose weights were written last, None if it isn't whole. Raises OSError."""
+def last_whole(folder: str, pattern: str, cache: str, files: Iterable[str]) -> Item | None:
+    """Return the item whose weights were written last, None if its save isn't whole. Raises
+    OSError."""
     last = last_written(folder, pattern)
-    return last if last and Known(cache).judge(last).state != CORRUPT else None
+    if last is None:
+        return None
+    known = Known(cache)
+    return None if _break_save(known, folder, last, known.judge(last), files) else last
 
 
 def look_of(told: list[Any]) -> Look:

@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from typing import NamedTuple
 
-from . import child, content, results
+from . import checkpoints, child, content, results
 from .completeness import COMPLETE, UNKNOWN
 from .context import Run
 from .copies import groups, held
@@ -150,7 +150,7 @@ def newest_here(run: Run) -> str:
     and where nothing answers in time."""
     if not run.checkpoints or not run.spec.checkpoint.pattern:
         return ""
-    where = (run.checkpoints, run.spec.checkpoint.pattern, run.folder.at("own/whole.cache"))
+    where = checkpoints.where(run)
     with suppress(child.Failed):
         whole = content.look_of(child.call(run, content.look, *where, limit=LIMIT)).whole
         return whole.path if whole else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from ..failures import entry_of
@@ -99,7 +100,7 @@ def _refuse_to_lose(job: Any, folder: Folder, attempt: int, had_whole: bool) -> 
     if not broken or job.resume == "none":
         return None
     is_first_save = attempt > 1 and not had_whole
-    if is_first_save and len(folder.corrupt) == 1 and not folder.unread:
+    if is_first_save and _count_saves(folder.corrupt) == 1 and not folder.unread:
         return None
     count = f"{len(broken)} checkpoints" if len(broken) > 1 else "one checkpoint"
     reason = (
@@ -107,6 +108,11 @@ def _refuse_to_lose(job: Any, folder: Folder, attempt: int, had_whole: bool) -> 
         " put a whole one there, or move them away to begin from nothing"
     )
     return Lost(Verdict("bug", entry_of(job, "corrupt"), reason))
+
+
+def _count_saves(found: tuple[Local, ...]) -> int:
+    """Return of how many saves these are; files of the same numbers are of one."""
+    return len({tuple(re.findall(r"\d+", _name(one))) or _name(one) for one in found})
 
 
 def _note(folder: Folder, source: str) -> str:
