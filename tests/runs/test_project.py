@@ -53,6 +53,16 @@ SAVES = [
     ("D = 'out'\n", "torch.save(model, '{0}/{name}-{1:03d}.pth'.format(D, epoch, name='g'))", "out", "g-*.pth"),
     ("D = 'out'\n", "torch.save(model, '%(where)s/e%(at)03d.pth' % {'where': D, 'at': epoch})", "out", "e*.pth"),
     ("", "torch.save(model, '%s/net.pth' % unknown())", None, None),
+    # the working folder: what is added to it without a slash lies beside it
+    ("import os\n", "torch.save(model, os.getcwd() + '/ck/' + f'{epoch}.pt')", "ck", "*.pt"),
+    ("import os\n", "torch.save(model, f'{os.getcwd()}/ck/{epoch}.pt')", "ck", "*.pt"),
+    ("import os\n", "torch.save(model, os.path.join(os.getcwd(), 'ck', 'm.pt'))", "ck", "m.pt"),
+    ("import os\nN = 'heat'\n", "torch.save(model, os.getcwd() + N + 'model.pt')", None, None),
+    ("from pathlib import Path\n", "torch.save(model, str(Path.cwd()) + 'x.pt')", None, None),
+    # what of several a loop goes through isn't known
+    ("", "[torch.save(model, f'ck/net_{kind}.pt') for kind in KINDS]", "ck", "net_*.pt"),
+    ("KINDS = ['a', 'b']\ndef put(m):\n    for kind in KINDS:\n        torch.save(m, f'ck/net_{kind}.pt')\n",
+     "put(model)", "ck", "net_*.pt"),
     ("", "torch.save(model, './ck/{}.pth'.format(epoch))", "ck", "*.pth"),
     ("import os\nDIR = 'runs/a'\n", "torch.save(model, os.path.join(DIR, 'last.pt'))", "runs/a", "last.pt"),
     ("from pathlib import Path\nOUT = Path('out') / 'x'\n", "torch.save(model, OUT / f'{epoch}.pt')", "out/x", "*.pt"),
@@ -105,6 +115,143 @@ SAVES = [
 def test_the_folder_and_the_names_of_checkpoints_are_read(project, before, save, folder, pattern):
     found = checkpoint_of(project({"train.py": loop(save, before)}))
     assert (found.get("folder"), found.get("pattern")) == (folder, pattern)
+
+
+WRITER = """
+import io, torch
+class Slow(io.RawIOBase):
+    def __init__(self, path):
+        self.file = open(path, "wb")
+    def write(self, data):
+        return self.file.write(data)
+def write(path, state):
+    with io.BufferedWriter(Slow(path), 1 << 17) as file:
+        torch.save(state, file)
+"""
+
+
+def test_a_function_that_gets_a_folder_and_joins_a_name_to_it_is_followed(project):
+    """Through another file's function, a class of its own for open, and one that only writes."""
+    saver = (
+        "import os\n" + WRITER + "def save_checkpoint(folder, model, step):\n"
+        "    write(os.path.join(folder, f'at{step}.pth'), model)\n"
+    )
+    before = (
+        "import argparse\nfrom saver import save_checkpoint\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--out_dir', default='kept')\nargs = p.parse_args()\n"
+    )
+    program = loop("save_checkpoint(args.out_dir, model, epoch)", before)
+    made = draft(project({"train.py": program, "saver.py": saver}))
+    assert made.values()["checkpoint"] == {"folder": "kept", "pattern": "at*.pth"}
+    assert not any(one.question for one in made.lines if one.field in ("checkpoint", "results"))
+
+
+def test_a_function_of_a_folder_whose_file_is_not_told_has_that_folder_and_a_question(project):
+    before = "def save_checkpoint(at, model):\n    torch.save(model, where(at, model))\n"
+    made = draft(project({"train.py": loop("save_checkpoint('kept', model)", before)}))
+    line = next(one for one in made.lines if one.field == "checkpoint")
+    assert line.value["folder"] == "kept" and line.question
+
+
+def test_each_call_of_a_function_that_saves_is_a_save(project):
+    program = loop("write('out/last.pt', model)", "from saver import write\n")
+    program += "write('out/final_state.pt', model)\n"
+    made = draft(project({"train.py": program, "saver.py": WRITER}))
+    assert made.values()["checkpoint"] == {"folder": "out", "pattern": "last.pt"}
+    assert made.values()["results"] == ["out/final_state.pt"]
+
+
+def test_what_lies_outside_the_folder_is_a_question_and_no_guess(project):
+    save = "torch.save(model, os.getcwd() + 'heat' + 'model.pt')"
+    more = "with open(os.getcwd() + '/data/output/r.txt', 'w') as f:\n    f.write('x')\n"
+    made = draft(project({"train.py": loop(save, "import os\n") + more}))
+    assert "checkpoint" not in made.values() and "results" not in made.values()
+    line = next(one for one in made.lines if one.field == "checkpoint")
+    assert "saves ../*heatmodel.pt" in line.question and "outside" in line.question
+    assert "/data/output" not in made.as_yaml()  # below the folder, and no path of another machine
+
+
+CONFIGURED = """
+import argparse, os, torch
+from pathlib import Path
+from settings import read
+def prepare(cfg, name):
+    name = os.path.basename(name).split('.')[0]
+    folder = Path(cfg.KEPT_DIR) / name
+    return None, str(folder)
+p = argparse.ArgumentParser()
+p.add_argument('--cfg', default='conf/small.yaml')
+args = p.parse_args()
+cfg = read(args.cfg)
+logger, folder = prepare(cfg, args.cfg)
+"""
+
+
+def test_a_folder_that_a_configuration_names_is_followed(project):
+    program = loop("torch.save(model, os.path.join(folder, 'c.pth.tar'))", CONFIGURED)
+    files = {"train.py": program, "conf/small.yaml": "KEPT_DIR: kept\n"}
+    files["settings.py"] = "def read(path):\n    return load(path)\n"
+    assert checkpoint_of(project(files)) == {"folder": "kept/small", "pattern": "c.pth.tar"}
+
+
+def test_a_folder_that_is_put_into_the_settings_under_another_name_is_followed(project):
+    made = (
+        "import argparse, os\nfrom parts import run\np = argparse.ArgumentParser()\n"
+        "p.add_argument('-m', '--model', required=True)\nargs = p.parse_args()\n"
+        "params = load(args)\nparams.kept_in = os.path.join('logs', args.model)\nstart(run, params)\n"
+    )
+    run = "import os\n" + LOOP.replace(
+        "SAVE", "torch.save(model, os.path.join(hps.kept_in, f'G_{epoch}.pth'))"
+    )
+    run = "def run(hps):\n" + textwrap.indent(run, "    ")
+    files = {"train.py": made, "parts.py": run, "README.md": "```\npython train.py -m vi\n```\n"}
+    assert checkpoint_of(project(files)) == {"folder": "logs/vi", "pattern": "G_*.pth"}
+
+
+@pytest.mark.parametrize(("key", "value", "offered"), [
+    ("MODEL_DIR", "kept/a", "kept/a"), ("output_dir", "./kept", "kept"), ("LEARNING", "kept", "out"),
+    ("save_dir", "../kept", "out"), ("save_dir", "/kept", "out"),
+])  # fmt: skip
+def test_a_folder_that_is_not_followed_is_asked_with_the_key_that_may_name_it(
+    project, key, value, offered
+):
+    before = (
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('-c', default='c.json')\n"
+    )
+    program = loop("torch.save(model, hidden(epoch))", before)
+    made = draft(project({"train.py": program, "c.json": f'{{"{key}": "{value}"}}'}))
+    line = next(one for one in made.lines if one.field == "checkpoint")
+    assert line.is_off and line.value["folder"] == offered
+    assert (f"{key} is {offered}" in line.question) == (offered != "out")
+
+
+def test_a_script_with_defaults_for_its_variables_is_the_command(project):
+    """It wins over a docstring with ... in it; what its launcher is told stays as it stands."""
+    options_ = (
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--prompt', required=True)\n"
+        "p.add_argument('--out_dir', default='x')\nargs = p.parse_args()\n"
+    )
+    save = "torch.save(model, f'{args.out_dir}/{epoch}.pt')"
+    script = """\
+        #!/bin/bash
+        OUT="${OUT:-./kept/desk}"
+        PROMPT="${PROMPT:-a photo, of a desk}"
+        RATE=${RATE:-5e-4}
+        accelerate launch --cpu --num_processes 1 train.py \\
+          --prompt "$PROMPT" \\
+          --out_dir "$OUT" --rate $RATE
+        """
+    docstring = '"""accelerate launch --cpu train.py ... (see train.sh)"""\n'
+    program = docstring + loop(save, options_ + "p.add_argument('--rate')\n")
+    made = draft(project({"train.py": program, "train.sh": script}))
+    line = next(one for one in made.lines if one.field == "command")
+    assert line.value == [
+        "accelerate", "launch", "--cpu", "--num_processes", "1", "train.py",
+        "--prompt", "a photo, of a desk", "--out_dir", "./kept/desk", "--rate", "5e-4",
+    ]  # fmt: skip
+    assert line.comment == "as train.sh starts it" and not made.questions
+    assert made.values()["gpus"] == 1 and "launcher" not in made.values()
+    assert made.values()["checkpoint"] == {"folder": "kept/desk", "pattern": "*.pt"}
 
 
 def test_a_numbered_checkpoint_is_preferred_and_the_best_one_is_a_result(project):

@@ -31,10 +31,17 @@ _OTHER_PACKAGES = re.compile(
     re.I,
 )
 _CONFIGS = re.compile(r"\.(?:ya?ml|json)$")
-_ABSOLUTE = re.compile(
-    r"""["']((?:/(?:home|data|mnt|media|root|Users|scratch|workspace|nas|raid|share)\w*/"""
+_ABSOLUTE = re.compile(  # but no second part of a path, as in `here + "/data"`
+    r"""(?<!\+)(?<!\+[ ])["']"""
+    r"""((?:/(?:home|data|mnt|media|root|Users|scratch|workspace|nas|raid|share)\w*/"""
     r"""|[A-Za-z]:[\\/])[^"'\n*?]{2,120})["']"""
 )
+_SAVES_IN = re.compile(
+    r"(?:output|out|save|model|checkpoint|ckpt|weights?|result|exp|experiment|work|run|log)s?_?"
+    r"(?:dir|folder|root|path)(?:ectory)?",
+    re.I,
+)
+_FOLDER = re.compile(r"[\w-][\w-]*(?:/[\w.-]+)*")
 _ABOVE = re.compile(r"""["'](\.\./[^"'\n]{1,80})["']""")
 _WAITS = re.compile(r"(?<![\w.])input\(|plt\.show\(|wandb\.login\(|(?:getpass\.)?getpass\(")
 _OF_RUNS = re.compile(r"(?:--multirun|-m)$|hydra/(?:launcher|sweeper)=")
@@ -158,6 +165,8 @@ def draft(folder: Path, program: str = "", platform: Line | None = None) -> Draf
     saving = saves.judge(saved)
     if start.launcher == "none" and programs.needs_launcher(used):
         start = replace(start, launcher="torchrun")
+    if _is_whole(start):
+        start = replace(start, launcher="none")
     made = Draft(program)
     others = [] if is_named else _as_likely(project, program, candidates, start)
     others += _other_scripts(start, started)
@@ -171,6 +180,15 @@ def draft(folder: Path, program: str = "", platform: Line | None = None) -> Draf
         command.question = "; ".join(filter(None, [command.question, refused]))
     made.notes += _notes(folder, used)
     return made
+
+
+def _is_whole(start: Start) -> bool:
+    """Whether a script of the project has the whole line of a launcher, with options that a job
+    doesn't pass on: then that line itself is the command."""
+    is_plain = start.whole[:1] in (("accelerate",), ("torchrun",), ("deepspeed",))
+    is_complete = start.processes and not start.left_open and (start.nodes or 1) == 1
+    is_so = bool(start.told and is_plain and is_complete) and not start.is_module
+    return is_so and programs.is_script(start.file)
 
 
 def _draft_script(project: Project, platform: Line | None) -> Draft:
@@ -351,7 +369,8 @@ def _command_line(
     """Return the command, and what is open in it. `saved`: globs of what the program saves."""
     used = values.sources
     head = ["-m", start.program[:-3].replace("/", ".")] if start.is_module else [start.program]
-    python = [] if start.launcher != "none" else ["python3"]
+    is_whole = _is_whole(start) and start.launcher == "none"
+    python = [] if start.launcher != "none" else list(start.whole) if is_whole else ["python3"]
     command = [*python, *head, *start.words]
     why = f"as {start.file} starts it" if start.file else "guessed: the program that trains here"
     asks = [f"{one.fault}: does the box's Python read it?" for one in used if one.fault]
@@ -395,7 +414,7 @@ def _open_in(start: Start, declared: list[Option], program: Source) -> list[str]
         asks.append(f"{without[0].flag} is empty: where is the data?")
     code = "\n".join(row for row in program.text.splitlines() if row.lstrip()[:1] != "#")
     named = options.elsewhere(declared, start.words)
-    named = named or [found[1] for found in _ABSOLUTE.finditer(code)]
+    named = named or list(dict.fromkeys(found[1] for found in _ABSOLUTE.finditer(code)))
     if named:
         asks.append(f"it names {', '.join(named[:3])[:120]}: is that on the box?")
     above = _ABOVE.search(code) if "/" in start.program and not start.file else None
@@ -565,7 +584,10 @@ def _checkpoint_lines(
     """Return where the program saves, and how it goes on from there."""
     if not saving.folder:
         ask = _ask_where(saving, declared, used, values)
-        return [Line("checkpoint", {"folder": "out", "pattern": "*.pt"}, question=ask, is_off=True)]
+        name, folder = _named_folder(values) if saving.unread else ("", "")
+        ask += f"; {name} is {folder}: is it there?" if name else ""
+        value = {"folder": folder or "out", "pattern": "*.pt"}
+        return [Line("checkpoint", value, question=ask, is_off=True)]
     at = saving.at
     where = f"{at.source}:{at.line}, {at.how}" if at else ""
     value: dict[str, Any] = {"folder": saving.folder}
@@ -577,6 +599,11 @@ def _checkpoint_lines(
         lines[0].question = (
             f"{where}: is this folder right on the box?" if saving.folder != "." else ""
         )
+    if at and at.is_handed and not lines[0].question:
+        lines[0].question = f"{where} gets this folder; how are the files in it called?"
+    if saving.outside and not lines[0].question:
+        also = ", ".join(f"{one.source}:{one.line}" for one in saving.outside[:3])
+        lines[0].question = f"read from {where}; {also} saves outside the folder: is it right?"
     if saving.others and not lines[0].question:
         also = ", ".join(f"{one.source}:{one.line}" for one in saving.others[:3])
         lines[0].question = f"read from {where}; {also} may save elsewhere: is it right?"
@@ -591,6 +618,16 @@ def _checkpoint_lines(
         ask = "hydra runs a program of this form in outputs/DATE/TIME: is this folder within?"
         lines[0].question = ask
     return [*lines, _resume_line(declared, start, used)]
+
+
+def _named_folder(values: Values) -> tuple[str, str]:
+    """Return the option or the key of a configuration that is called as where a program saves, and
+    its value; ('', '') for none."""
+    for name, value in values.defaults.items():
+        text = "".join(map(str, value)).removeprefix("./").rstrip("/")
+        if _SAVES_IN.fullmatch(name.rpartition(".")[2]) and _FOLDER.fullmatch(text):
+            return name, text
+    return "", ""
 
 
 def _resume_line(declared: list[Option], start: Start, used: list[Source]) -> Line:
@@ -627,6 +664,10 @@ def _resume_line(declared: list[Option], start: Start, used: list[Source]) -> Li
 
 def _ask_where(saving: Saving, declared: list[Option], used: list[Source], values: Values) -> str:
     """Return what to ask where the source doesn't tell in which folder a program saves."""
+    if saving.outside:
+        one = saving.outside[0]
+        lies = f"{one.source}:{one.line} saves {one.pattern}, which lies outside the code's folder"
+        return f"{lies}, where no job can name it: which path below that folder is it to be?"
     if unread := [f"{one.source}:{one.line}" for one in saving.unread[:3]]:
         return f"where does it save? {_untold(unread)}; a rehearsal does"
     if off := _switched_off(used, declared, values):

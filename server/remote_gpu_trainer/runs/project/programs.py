@@ -85,6 +85,12 @@ _GIVEN = re.compile(
     r"""^[ \t]*(?:export[ ]+)?([A-Za-z_]\w*)=(["']?)([\w./:,@+-]+)\2[ \t\r]*(?:\#.*)?$""",
     re.M | re.X,
 )
+# NAME="a plain text", and NAME="${NAME:-plain text}", which stands where nobody sets NAME.
+_GIVEN_WORDS = re.compile(
+    r"""^[ \t]*(?:export[ ]+)?(?P<name>[A-Za-z_]\w*)=(?P<quote>["']?)(?P<or>\$\{\w+:?-)?
+    (?P<value>[\w./:,@+%=](?:[\w./:,@+%=-]|(?<!=)[ ])*)(?(or)\})(?P=quote)[ \t\r]*(?:\#.*)?$""",
+    re.M | re.X,
+)
 _ENTERS = re.compile(r"(?:^|[\n;&`$])[ \t]*cd[ ]+([\w./-]+)")
 _CAPITALS = re.compile(r"(?:(?<=/)|(?<=^))[A-Z][A-Z_]{2,}(?=[/.]|$)")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
@@ -101,7 +107,8 @@ class Start:
     `launcher`, `processes` of a node and `nodes`: of torchrun and the like. `file`: the document
     that says so, '' for none. `left_open`: words that a person must replace. `folder`: where it is
     started, below the project's. `variables`: those that a script exports. `is_old_launch`: by
-    torch.distributed.launch. `told`: what the launcher is told besides.
+    torch.distributed.launch. `told`: what the launcher is told besides. `whole`: the
+    launcher's words as they stand, up to the program.
     """
 
     program: str
@@ -116,6 +123,7 @@ class Start:
     variables: dict[str, str] = field(default_factory=dict)
     is_old_launch: bool = False
     told: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
 
     @property
     def trains(self) -> bool:
@@ -396,6 +404,9 @@ def _with_variables(text: str) -> str:
     values: dict[str, set[str]] = {}
     for match in _GIVEN.finditer(text):
         values.setdefault(match[1], set()).add(match[3])
+    for match in _GIVEN_WORDS.finditer(text):
+        if match["quote"] or (match["or"] and " " not in match["value"]):
+            values.setdefault(match["name"], set()).add(match["value"])
 
     def value_of(match: re.Match[str]) -> str:
         known = values.get(match[1] or match[2], set())
@@ -465,7 +476,9 @@ def _start_of(text: str) -> Start | None:
     words, left_open = _words_of(text)
     if not words:
         return None
+    all_words = words
     launcher, words = _launcher_of(words)
+    head = all_words[: len(all_words) - len(words)]
     at = next((n for n, word in enumerate(words) if word.endswith(".py")), None)
     is_module = False
     if at is None and "-m" in words:
@@ -506,6 +519,7 @@ def _start_of(text: str) -> Start | None:
         is_module=is_module,
         nodes=nodes,
         told=tuple(_told(before)) if launcher != "none" else (),
+        whole=tuple([*head, *before]) if launcher != "none" else (),
     )
 
 

@@ -6,7 +6,7 @@ import ast
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 
 from .sources import Source, is_reached, lineage, names_in
@@ -47,6 +47,7 @@ _COME_TO = re.compile(
 )
 _MOVERS = frozenset(("os", "shutil"))
 _NOT_SAVED = frozenset(("BytesIO", "StringIO"))
+_BUFFERS = frozenset(("BufferedWriter", "BufferedRandom", "GzipFile"))  # around what they write to
 _IMAGES = re.compile(
     r"\.(?:png|jpe?g|gif|svg|pdf|csv|txt|npy|npz|json|ya?ml|wav|mp4|html|log)$", re.I
 )
@@ -65,7 +66,8 @@ class Save:
     `is_repeated`: it stands in a loop, or in a function; one after the loop saves the result.
     `how`: what it calls, such as torch.save. `is_conditional`: it stands below an `if` that asks
     for more than the rank. `is_model`: what it saves is named as one, and no cache of data.
-    `function`: in which it stands.
+    `function`: in which it stands; `within`: the one that it calls, where that saves. `is_handed`:
+    a function of the project gets a folder and names the files in a way that the source hides.
     """
 
     path: Template
@@ -76,6 +78,8 @@ class Save:
     is_conditional: bool = False
     is_model: bool = True
     function: str = ""
+    within: str = ""
+    is_handed: bool = False
 
     @property
     def pattern(self) -> str:
@@ -104,9 +108,27 @@ def read(sources: list[Source], values: Values) -> list[Save]:
         if not _is_left_out(source, call, values)
     ]
     # a function of the project's own that saves: its call tells nothing that isn't told within it
-    own = {save.function for save in found}
-    found = [save for save in found if save.is_known or save.how not in own]
-    return found + [save for source in sources for save in _unwritten(source, values)]
+    told = {name for save in found if save.is_known for name in (save.function, save.within)}
+    own = {name for save in found for name in (save.function, save.within)}
+    modules = {posixpath.basename(one.path).removesuffix(".py") for one in sources}
+    kept = []
+    for save in found:
+        owner, _, name = save.how.rpartition(".")
+        is_own = owner in ("", "self") or owner.rpartition(".")[2] in modules
+        is_told = name != save.function and name in (told if save.is_known else own)
+        if not (is_own and is_told):
+            kept.append(_into_folder(save) if is_own and values.is_own(name) else save)
+    return kept + [save for source in sources for save in _unwritten(source, values)]
+
+
+def _into_folder(save: Save) -> Save:
+    """Return a call of the project's own function with the folder that it is handed: a path without
+    a suffix, below which only that function knows the file's name."""
+    last = save.pattern.rpartition("/")[2]
+    is_file = not save.is_known or "." in last.strip(".") or "*" in last
+    if is_file or save.how.endswith(_OF_FOLDERS):
+        return save
+    return replace(save, path=(*save.path, "/", Hole()), is_handed=True)
 
 
 def switched_off(sources: list[Source], values: Values) -> list[tuple[Save, str]]:
@@ -166,7 +188,36 @@ def _read_calls(sources: list[Source], values: Values) -> Iterator[tuple[Source,
             save = _read_call(source, call, values, passing)
             runs = source is sources[0] or is_reached(source, call, named)
             if save and runs:
-                yield source, call, save
+                yield from list(_by_each_call(source, call, save, values)) or [(source, call, save)]
+
+
+def _by_each_call(
+    source: Source, call: ast.Call, save: Save, values: Values
+) -> Iterator[tuple[Source, ast.Call, Save]]:
+    """Yield the save of a function that is handed its path, once for each of its calls that tells
+    one."""
+    node = _path_node(source, call, values)
+    for there, path in values.given_to(source, node) if isinstance(node, ast.Name) else ():
+        above = there.parents.get(path)
+        above = there.parents.get(above) if isinstance(above, ast.keyword) else above
+        read_ = values.read(there, path)
+        if isinstance(above, ast.Call) and read_ != UNKNOWN:
+            function = getattr(there.function_around(above), "name", "")
+            yield there, above, replace(
+                save,
+                path=read_,
+                source=there.path,
+                line=above.lineno,
+                is_repeated=_is_repeated(there, above, values),
+                is_conditional=save.is_conditional or _is_conditional(there, above),
+                function=function,
+                within=save.function,
+            )  # fmt: skip
+
+
+def _is_conditional(source: Source, call: ast.Call) -> bool:
+    """Whether a call stands below a test of more than the rank."""
+    return any(not _RANKS.search(ast.unparse(test)) for test, _ in _tests_above(source, call))
 
 
 def waits(sources: list[Source]) -> str:
@@ -200,14 +251,20 @@ def _moved_to(source: Source, node: ast.expr, values: Values) -> ast.expr:
     return node
 
 
-def _opened(source: Source, node: ast.expr) -> ast.expr:
-    """Return the path of a file that is saved into: of `with open(path, "wb") as file`."""
+def _opened(source: Source, node: ast.expr, values: Values) -> ast.expr:
+    """Return the path of a file that is saved into: of `with open(path, "wb") as file`, or of a
+    class or function of the project's own that stands for open."""
     if isinstance(node, ast.Call) and name_of(node.func) == "open":
         return _path_opened(node)
     for above in lineage(source, node):
         for item in getattr(above, "items", []):
             call = item.context_expr
-            if not (isinstance(call, ast.Call) and name_of(call.func) == "open"):
+            while isinstance(call, ast.Call) and name_of(call.func) in _BUFFERS and call.args:
+                call = call.args[0]
+            if not isinstance(call, ast.Call):
+                continue
+            is_own = values.is_own(name_of(call.func)) and call.args
+            if name_of(call.func) != "open" and not is_own:
                 continue
             if item.optional_vars and ast.unparse(item.optional_vars) == ast.unparse(node):
                 return _path_opened(call)
@@ -215,8 +272,8 @@ def _opened(source: Source, node: ast.expr) -> ast.expr:
 
 
 def _path_opened(call: ast.Call) -> ast.expr:
-    """Return the path in a call of open or Path.open."""
-    if isinstance(call.func, ast.Attribute):
+    """Return the path in a call of open or Path.open, or of what stands for it."""
+    if name_of(call.func) == "open" and isinstance(call.func, ast.Attribute):
         return call.func.value
     return (*call.args, call)[0]
 
@@ -305,7 +362,7 @@ def _read_call(source: Source, call: ast.Call, values: Values, passing: set[str]
     node = _path_of(call, name, owner, keyed)
     if node is None or _is_buffer(node, source):
         return None
-    path = values.read(source, _moved_to(source, _opened(source, node), values))
+    path = values.read(source, _moved_to(source, _opened(source, node, values), values))
     if name == "save_checkpoint" and "tag" in keyed:  # DeepSpeed: a folder of that name below
         path = (*path, "/", *values.read(source, keyed["tag"]))
     save = Save(
@@ -314,7 +371,7 @@ def _read_call(source: Source, call: ast.Call, values: Values, passing: set[str]
         call.lineno,
         ".".join(filter(None, (owner, name))),
         _is_repeated(source, call, values),
-        any(not _RANKS.search(ast.unparse(test)) for test, _ in _tests_above(source, call)),
+        _is_conditional(source, call),
         not _IS_DATA.search(ast.unparse(call.args[0] if call.args else call)),
         getattr(source.function_around(call), "name", ""),
     )
@@ -327,6 +384,15 @@ def _read_call(source: Source, call: ast.Call, values: Values, passing: set[str]
     if name == "save_pretrained" and re.search(r"tokenizer|processor|config", owner, re.I):
         return None
     return None if _IMAGES.search(save.pattern) else save
+
+
+def _path_node(source: Source, call: ast.Call, values: Values) -> ast.expr | None:
+    """Return the expression that names the file of a call that saves; None for no such call."""
+    owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    keyed = {one.arg: one.value for one in call.keywords if one.arg}
+    name = name_of(call.func)
+    node = _path_of(call, name, owner, keyed) if name in _SAVING else None
+    return None if node is None else _moved_to(source, _opened(source, node, values), values)
 
 
 def _is_pickled_model(call: ast.Call, owner: str) -> bool:
@@ -498,13 +564,15 @@ class Saving:
 
     `folder` and `pattern`: of the checkpoints, '' where they aren't known. `results`: what it
     leaves at its end. `is_fresh`: each start has a new folder. `at`: the call that it was read
-    from. `unread`: calls whose path the source doesn't tell. `others`: calls that may save the
-    checkpoints as well, elsewhere or at a place that the source doesn't tell.
+    from. `outside`: calls that save above the project's folder, or beside it. `unread`: calls whose
+    path the source doesn't tell. `others`: calls that may save the checkpoints as well, elsewhere
+    or at a place that the source doesn't tell.
     """
 
     folder: str = ""
     pattern: str = ""
     results: tuple[str, ...] = ()
+    outside: tuple[Save, ...] = ()
     is_fresh: bool = False
     at: Save | None = None
     unread: tuple[Save, ...] = ()
@@ -514,12 +582,13 @@ class Saving:
 def judge(saves: list[Save]) -> Saving:
     """Return where the checkpoints lie, and what the results are, of all calls that save."""
     known = [one for one in saves if one.is_known and not one.pattern.startswith("..")]
+    outside = tuple(one for one in saves if one.is_known and one.pattern.startswith(".."))
     unread = tuple(one for one in saves if not one.is_known)
     repeated = [one for one in known if one.is_repeated]
     ends = [one for one in known if not one.is_repeated and not one.is_conditional]
     if not repeated:
         results = tuple(dict.fromkeys(one.pattern for one in ends))
-        return Saving(results=results, unread=unread)
+        return Saving(results=results, outside=outside, unread=unread)
     first = _best_of(repeated)
     folder, pattern = _split(first)
     results = tuple(
@@ -539,7 +608,7 @@ def judge(saves: list[Save]) -> Saving:
         and one.function not in {other.how.rpartition(".")[2] for other in known}
         and (not one.is_known or (_split(one)[0] != folder and not _FINAL.search(one.pattern)))
     )
-    return Saving(folder, pattern, results, first.is_fresh, first, unread, others)
+    return Saving(folder, pattern, results, outside, first.is_fresh, first, unread, others)
 
 
 def _best_of(repeated: list[Save]) -> Save:

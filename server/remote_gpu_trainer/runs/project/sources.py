@@ -189,7 +189,7 @@ class Project:
         """Yield the files that a module's name may mean: beside the file, or below the project."""
         if not parts:
             return
-        roots = [here] if is_relative else [here, PurePosixPath("."), PurePosixPath("src")]
+        roots = [here] if is_relative else [here, *map(PurePosixPath, (".", "src", "lib"))]
         if not is_relative and len(parts) > 1 and parts[0] not in self._tops:
             yield from self._files_of(PurePosixPath("."), parts[1:], True)  # the folder's own name
         for root in roots:

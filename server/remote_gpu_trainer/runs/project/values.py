@@ -7,6 +7,7 @@ apart: such a folder is a new one at each start.
 from __future__ import annotations
 
 import ast
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from functools import lru_cache
 
 from .sources import Source, is_reached, names_in
 
-MOST_DEPTH = 12  # names that lead to names
+MOST_DEPTH = 16  # names that lead to names
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,20 @@ _CLOCKS = re.compile(
 )
 _COUNTERS = re.compile(r"(?:\w+_)?(?:epoch|ep|step|iter|iteration|it|i|n|batch)s?(?:_\w+)?")
 _CONFIGURES = re.compile(r"conf|cfg|opt|arg|param|setting|flag|hps", re.I)
-_HERE = re.compile(r"getcwd|cwd")
+_IS_HERE = re.compile(r"getcwd|cwd")
+# The working folder, as its own name below the one above: what is added to it without a slash lies
+# beside it. No path has this character.
+_HERE = "../\x1f"
+# Whose functions aren't the project's own, whatever they are called.
+FOREIGN = frozenset(
+    ("torch", "th", "np", "numpy", "pickle", "json", "plt", "accelerator", "paddle", "joblib")
+)
 
 
 def glob_of(template: Template) -> str:
     """Return the text of a template, with a `*` for each hole."""
     text = "".join(part if isinstance(part, str) else "*" for part in template)
+    text = re.sub(rf"^{_HERE}(?:/+|\Z)", "./", text).replace(_HERE[-1], "*")
     return re.sub(r"\*+", "*", text)
 
 
@@ -116,7 +125,8 @@ class Values:
             all_ = [self.read(source, one, depth + 1) for one in node.values]
             return next((one for one in all_ if is_known(one) and one != ("",)), all_[-1])
         if isinstance(node, (ast.List, ast.Tuple)) and node.elts:  # what a loop goes through
-            return self.read(source, node.elts[0], depth + 1)
+            each = {self.read(source, one, depth + 1) for one in node.elts}
+            return each.pop() if len(each) == 1 else UNKNOWN
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
             return self._read_name(source, node, depth)
         return UNKNOWN
@@ -163,8 +173,8 @@ class Values:
         name = name_of(node.func)
         if _CLOCKS.fullmatch(name):
             return FRESH
-        if _HERE.fullmatch(name):
-            return ("",)
+        if _IS_HERE.fullmatch(name):
+            return (_HERE,)
         words = [self.read(source, one, depth + 1) for one in node.args]
         if name in ("join", "joinpath") and isinstance(node.func, ast.Attribute):
             if _is_text(node.func.value):  # "_".join([...])
@@ -186,6 +196,8 @@ class Values:
                 return self.read(source, node.func.value, depth + 1)
         if name == "replace" and isinstance(node.func, ast.Attribute) and len(words) == 2:
             return _replaced(self.read(source, node.func.value, depth + 1), *words)
+        if name == "basename" and len(words) == 1:
+            return (posixpath.basename(glob_of(words[0])),) if is_known(words[0]) else UNKNOWN
         if name in ("rstrip", "strip", "lower") and isinstance(node.func, ast.Attribute):
             return self.read(source, node.func.value, depth + 1)
         if name == "get" and len(node.args) == 2:  # os.environ.get("OUT", "out")
@@ -194,15 +206,49 @@ class Values:
             return words[1]
         return self._read_returned(name, depth)
 
-    def _read_returned(self, name: str, depth: int) -> Template:
-        """Return what the project's own function of a name returns, where that is one value."""
+    def _read_returned(self, name: str, depth: int, at: int | None = None) -> Template:
+        """Return what the project's own function of a name returns, where that is one value.
+
+        `at`: which of several values that it returns together.
+        """
         found = self._functions.get(name, [])
         if len(found) != 1:
             return UNKNOWN
         source, function = found[0]
         ends = [one.value for one in ast.walk(function) if isinstance(one, ast.Return)]
+        if at is not None:
+            together = [getattr(one, "elts", [])[at : at + 1] for one in ends]
+            ends = [one[0] for one in together if one]
         values = {self.read(source, one, depth + 2) for one in ends if one is not None}
         return values.pop() if len(values) == 1 else UNKNOWN
+
+    def _read_part(self, source: Source, node: ast.Attribute, depth: int) -> Template:
+        """Return the file's name in a path, as path.name and path.stem have it."""
+        whole = self.read(source, node.value, depth + 1)
+        base = posixpath.basename(glob_of(whole)) if is_known(whole) else ""
+        if node.attr == "parent" or not base:
+            return UNKNOWN
+        return (posixpath.splitext(base)[0] if node.attr == "stem" else base,)
+
+    def _read_item(self, source: Source, node: ast.Subscript, depth: int) -> Template:
+        """Return one of the values of a call: of a text that is split, or of what the project's own
+        function returns."""
+        at = _whole_number(node.slice)
+        call = node.value
+        if at is None or not isinstance(call, ast.Call):
+            return UNKNOWN
+        name = name_of(call.func)
+        if name == "splitext" and call.args:
+            text = self.read(source, call.args[0], depth + 1)
+            parts = posixpath.splitext(glob_of(text)) if is_known(text) else ()
+        elif name in ("split", "rsplit") and isinstance(call.func, ast.Attribute):
+            text = self.read(source, call.func.value, depth + 1)
+            words = [getattr(one, "value", None) for one in call.args]
+            is_plain = is_known(text) and words and isinstance(words[0], str) and words[0]
+            parts = getattr(glob_of(text), name)(*words) if is_plain else ()
+        else:
+            return self._read_returned(name, depth, at) if at >= 0 else UNKNOWN
+        return (parts[at],) if -len(parts) <= at < len(parts) else UNKNOWN
 
     def _read_name(self, source: Source, node: ast.expr, depth: int) -> Template:
         text = ast.unparse(node)
@@ -210,10 +256,10 @@ class Values:
         if isinstance(node, ast.Subscript):
             key = node.slice
             if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
-                return UNKNOWN
+                return self._read_item(source, node, depth)
             last = key.value
         if isinstance(node, ast.Attribute) and node.attr in ("parent", "stem", "name"):
-            return UNKNOWN
+            return self._read_part(source, node, depth)
         if last in self.given and (
             isinstance(node, ast.Attribute) or source.function_around(node) is None
         ):
@@ -237,7 +283,26 @@ class Values:
         if kept != UNKNOWN:
             return kept
         default = self._default(source, node, text)
-        return UNKNOWN if default is None else self._remade(node, text, depth) or default
+        if default is None:
+            return self._put_into_settings(node, depth)
+        return self._remade(node, text, depth) or default
+
+    def _put_into_settings(self, node: ast.expr, depth: int) -> Template:
+        """Return what a program puts into its settings under another name, as `hparams.out = ...`
+        where this is `hps.out`, if that happens in one place."""
+        if not (isinstance(node, ast.Attribute) and _is_settings(node.value)):
+            return UNKNOWN
+        found = [
+            (source, value)
+            for source in self.sources
+            for name, values in _all_assigned(source.tree, 99).items()
+            if name.count(".") == 1 and name.endswith(f".{node.attr}")
+            and _CONFIGURES.search(name.partition(".")[0])
+            for value in values
+        ]  # fmt: skip
+        if len(found) != 1 or node in ast.walk(found[0][1]):
+            return UNKNOWN
+        return self.read(*found[0], depth + 2)
 
     def _default(self, source: Source, node: ast.expr, text: str) -> Template | None:
         """Return what a field is by a configuration or an option's default; None for neither.
@@ -368,6 +433,17 @@ class Values:
                 return template
         return UNKNOWN
 
+    def given_to(self, source: Source, node: ast.Name) -> Iterator[tuple[Source, ast.expr]]:
+        """Yield what a parameter is given where its function is called, and its default; nothing
+        for a name that is none, or that the function itself assigns."""
+        function = source.function_around(node)
+        if function is not None and not _all_assigned(function, 99).get(node.id):
+            yield from self._arguments_for(source, node)
+
+    def is_own(self, name: str) -> bool:
+        """Return whether the project itself defines a class or a function of this name."""
+        return name in self._classes or name in self._functions
+
     def _arguments_for(self, source: Source, node: ast.Name) -> Iterator[tuple[Source, ast.expr]]:
         """Yield what a parameter is given where its function is called, then its default."""
         function = source.function_around(node)
@@ -380,11 +456,17 @@ class Values:
             return
         inside = source.class_around(function)
         called = inside.name if inside and function.name == "__init__" else function.name
-        if len(self._functions.get(called, [])) > 1:
+        alike = self._functions.get(called, [])
+        own_kind = [one for there, one in alike if bool(there.class_around(one)) == bool(inside)]
+        if len(own_kind) > 1 or (inside and len(alike) > 1):
             return  # which of them a call means isn't known
+        by_name_alone = len(alike) > 1  # an object's method is called the same
         skipped = 1 if names[:1] in (["self"], ["cls"]) else 0
         at = names.index(node.id) - skipped if node.id in names else None
         for there, call in self._calls.get(called, []):
+            owner = name_of(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+            if inside is None and (owner in FOREIGN or (owner and by_name_alone)):
+                continue
             value = next((one.value for one in call.keywords if one.arg == node.id), None)
             if value is None and at is not None and 0 <= at < len(call.args):
                 value = call.args[at]
@@ -413,6 +495,10 @@ def name_of(function: ast.expr) -> str:
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""
+
+
+def _is_settings(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and _CONFIGURES.search(node.id) is not None
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -448,7 +534,31 @@ def _all_assigned(inside: ast.AST, most_depth: int) -> dict[str, list[ast.expr]]
         if value is not None:
             for name in dict.fromkeys(map(ast.unparse, targets)):
                 found.setdefault(name, []).append(value)
+            for target in targets:
+                for name, one in _taken_apart(target, value):
+                    found.setdefault(name, []).append(one)
     return found
+
+
+def _taken_apart(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the names of `a, b = ...`, each with the value that it gets."""
+    names = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
+    if any(isinstance(one, ast.Starred) for one in names):
+        return
+    if isinstance(value, ast.Tuple) and len(value.elts) == len(names):
+        yield from zip(map(ast.unparse, names), value.elts, strict=True)
+    elif isinstance(value, ast.Call):
+        for at, name in enumerate(names):
+            yield ast.unparse(name), ast.Subscript(value, ast.Constant(at), ast.Load())
+
+
+def _whole_number(node: ast.expr) -> int | None:
+    """Return the number of an index such as 0 or -1; None for another one."""
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return None
+    return value if type(value) is int else None
 
 
 def _nearest_first(source: Source, values: list[ast.expr], node: ast.AST) -> list[ast.expr]:
