@@ -161,6 +161,15 @@ def test_each_call_of_a_function_that_saves_is_a_save(project):
     assert made.values()["results"] == ["out/final_state.pt"]
 
 
+def test_a_call_of_a_function_that_saves_whose_path_is_not_told_is_a_question(project):
+    program = loop(
+        "write('out/last.pt', model); write(hidden(epoch), model)", "from saver import write\n"
+    )
+    made = draft(project({"train.py": program, "saver.py": WRITER}))
+    line = next(one for one in made.lines if one.field == "checkpoint")
+    assert line.value["folder"] == "out" and "may save elsewhere" in line.question
+
+
 def test_what_lies_outside_the_folder_is_a_question_and_no_guess(project):
     save = "torch.save(model, os.getcwd() + 'heat' + 'model.pt')"
     more = "with open(os.getcwd() + '/data/output/r.txt', 'w') as f:\n    f.write('x')\n"

@@ -188,20 +188,23 @@ def _read_calls(sources: list[Source], values: Values) -> Iterator[tuple[Source,
             save = _read_call(source, call, values, passing)
             runs = source is sources[0] or is_reached(source, call, named)
             if save and runs:
-                yield from list(_by_each_call(source, call, save, values)) or [(source, call, save)]
+                made = list(_by_each_call(source, call, save, values))
+                is_told = any(one.path != UNKNOWN for _, _, one in made)
+                yield from made if is_told else [(source, call, save)]
 
 
 def _by_each_call(
     source: Source, call: ast.Call, save: Save, values: Values
 ) -> Iterator[tuple[Source, ast.Call, Save]]:
-    """Yield the save of a function that is handed its path, once for each of its calls that tells
-    one."""
+    """Yield the save of a function that is handed its path, once for each of its calls."""
     node = _path_node(source, call, values)
     for there, path in values.given_to(source, node) if isinstance(node, ast.Name) else ():
         above = there.parents.get(path)
         above = there.parents.get(above) if isinstance(above, ast.keyword) else above
         read_ = values.read(there, path)
-        if isinstance(above, ast.Call) and read_ != UNKNOWN:
+        # what an object's method of that name gets may be another thing
+        is_meant = isinstance(above, ast.Call) and isinstance(above.func, ast.Name)
+        if isinstance(above, ast.Call) and (is_meant or read_ != UNKNOWN):
             function = getattr(there.function_around(above), "name", "")
             yield there, above, replace(
                 save,
