@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -92,9 +93,41 @@ def test_what_is_wrong_is_told(tmp_path):
 def test_every_task_has_its_request_its_judge_and_faults_that_exist():
     faults = json.loads((HARNESS / "faults.json").read_text())["faults"]
     tasks = sorted((HARNESS / "tasks").iterdir())
-    assert len(tasks) == 8
+    assert len(tasks) == 20
     for folder in tasks:
         about = json.loads((folder / "task.json").read_text())
         assert "bash go.sh" in (folder / "PROMPT.txt").read_text(), folder.name
         assert (folder / "judge.py").is_file() and about["says"] and about["wants"]
         assert set(about["faults"]) <= set(faults) | set(about.get("own_faults", {})), folder.name
+
+
+def test_the_table_of_the_public_programs_nights_is_that_of_their_rows():
+    census = runpy.run_path(str(HARNESS / "census.py"))
+    page = (HARNESS / "README.md").read_text()
+    shown = page.split("<!-- generated: census -->\n")[1].split("\n<!-- end -->")[0]
+    assert shown.strip() == census["text"]().strip(), "write what python census.py prints"
+    tasks = {
+        path.name: json.loads((path / "task.json").read_text())
+        for path in (HARNESS / "tasks").iterdir()
+    }
+    for one in census["read_rows"]():
+        assert one["fault"] in tasks[one["task"]]["faults"], one
+
+
+def test_a_file_of_torch_save_is_read_without_torch_and_only_if_it_is_whole(tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(HARNESS))
+    import torch_files
+
+    path = tmp_path / "a.pt"
+    torch.save({"step": 7, "weights": torch.arange(300.0)}, path)
+    data = path.read_bytes()
+    assert torch_files.load(data)["step"] == 7
+    for broken in (
+        data[:-40],
+        data[: len(data) // 2],
+        data.replace(data[600:640], bytes(40)),
+        b"",
+        b"text",
+    ):
+        assert torch_files.load_if_whole(broken) is None

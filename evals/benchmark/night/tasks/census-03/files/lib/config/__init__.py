@@ -1,0 +1,1 @@
+from .default import cfg, update_config

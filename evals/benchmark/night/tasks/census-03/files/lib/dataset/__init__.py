@@ -1,0 +1,1 @@
+from .mars import Mars as mars

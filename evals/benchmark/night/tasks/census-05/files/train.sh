@@ -1,0 +1,17 @@
+python3 train.py \
+    --model_name_or_path ./opt-tiny \
+    --data_path ./alpaca_data.json \
+    --output_dir ./out \
+    --num_train_epochs 2 \
+    --per_device_train_batch_size 4 \
+    --gradient_accumulation_steps 1 \
+    --eval_strategy "no" \
+    --save_strategy "steps" \
+    --save_steps 10 \
+    --save_total_limit 1 \
+    --learning_rate 2e-4 \
+    --weight_decay 0. \
+    --warmup_steps 3 \
+    --lr_scheduler_type "cosine" \
+    --logging_steps 1 \
+    --report_to none

@@ -1,0 +1,1 @@
+from .argoverse_v2 import ArgoverseV2DataModule

@@ -1,0 +1,1 @@
+from .qcnet import QCNet

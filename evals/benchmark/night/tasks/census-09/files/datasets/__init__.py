@@ -1,0 +1,1 @@
+from datasets.cityscapes import Cityscapes as cityscapes

@@ -1,0 +1,1 @@
+from models.ictednet import get_seg_model
