@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from remote_gpu_trainer.boxes import box
-from remote_gpu_trainer.cli import start_stop_resume
 from remote_gpu_trainer.platforms.profile import ProfileError
 from remote_gpu_trainer.runner import procs
 from remote_gpu_trainer.runner.folder import Folder
@@ -442,4 +441,4 @@ def test_a_platform_that_nobody_knows_is_refused():
 ])  # fmt: skip
 def test_a_run_that_goes_on_keeps_its_platform_unless_the_job_names_another(then, now, used):
     known = known_jobs.Known("box", "~/runs/toy", "runpod", then, NOW)
-    assert start_stop_resume._platform_named(now, known) == used
+    assert job_start.platform_named(now, known) == used
