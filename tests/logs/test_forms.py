@@ -108,11 +108,17 @@ def test_a_traceback_is_read_behind_a_tag_that_no_row_describes(tag, tmp_path):
     assert all(line.time for line in found.lines) == tag.lstrip("[").startswith("20")
 
 
-def test_an_unknown_tag_that_counts_from_0_names_the_rank():
-    ranked = [f"[trainer-{rank}] {line}" for rank in (0, 1) for line in ("step 1", "step 2")]
-    text = "\n".join([*ranked, *(f"[trainer-1] {line}" for line in TRACE.splitlines())])
+@pytest.mark.parametrize("tag", ["[trainer-{}] ", "[{}]:", "train/node{} | "])
+def test_an_unknown_tag_that_counts_from_0_names_the_rank(tag):
+    ranked = [tag.format(rank) + line for rank in (0, 1) for line in ("step 1", "step 2")]
+    text = "\n".join([*ranked, *(tag.format(1) + line for line in TRACE.splitlines())])
     found = reading.from_text(text)
     assert found.first.rank == 1 and found.ranks == (0, 1)
+
+
+def test_of_kubeflow_s_master_and_workers_an_unknown_tag_names_no_rank():
+    ranked = [f"[trainer-{rank}] {line}" for rank in (0, 1) for line in ("step 1", "step 2")]
+    text = "\n".join([*ranked, *(f"[trainer-1] {line}" for line in TRACE.splitlines())])
     master = text.replace("[trainer-0]", "[master-0]").replace("[trainer-1]", "[worker-0]")
     assert reading.from_text(master).first.rank is None
 
@@ -258,6 +264,7 @@ def test_a_line_of_a_framework_names_its_rank(line):
         "INFO:peft:rank 16 adapters",
         "results - ndcg - [Rank A]",
         "[1]    79314 exit 143   mpiexec -n 12",
+        "[1]:[E ProcessGroupNCCL.cpp:828] [Rank 33] Watchdog caught collective operation timeout",
     ],
 )
 def test_a_number_that_is_no_process_is_no_rank(line):

@@ -104,9 +104,10 @@ RANK_FORMS = (
         "[1,0] <- shape",
     ),
     RankForm(
-        "torchrun --tee 3 without a role, as TorchX on Slurm starts it; programs themselves",
-        r"\[(\d{1,4})\]:(?=.)",
-        "[4]:step 3",
+        "programs themselves; torchrun without a role, whose number is of the node, has no blank "
+        "behind it",
+        r"\[(\d{1,4})\]:(?=\s)",
+        "[4]: step 3",
         4,
         "[4] Anonymous. A paper. 2024",
     ),
