@@ -18,7 +18,7 @@ def read_rows() -> list[dict]:
     return [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
 
 
-def row(name: str, arm: str, nights: list[dict]) -> str:
+def format_row(name: str, arm: str, nights: list[dict]) -> str:
     """Return a line of the table."""
     kept = sum(one["ok"] for one in nights)
     missing = sum(len(one["missing"]) for one in nights)
@@ -45,11 +45,13 @@ def table(rows: list[dict]) -> str:
         by[one["task"], one["arm"]].append(one)
         by["all", one["arm"]].append(one)
     names = [*sorted({one["task"] for one in rows}), "all"]
-    lines = [row(name, arm, by[name, arm]) for name in names for arm in ARMS if by[name, arm]]
+    lines = [
+        format_row(name, arm, by[name, arm]) for name in names for arm in ARMS if by[name, arm]
+    ]
     return "\n".join([HEAD, "|---|---|" + "---:|" * 6, *lines])
 
 
-def lost(rows: list[dict]) -> str:
+def list_not_kept(rows: list[dict]) -> str:
     """Return the nights in which something was lost, missing or late, a line each."""
     shown = [
         f"- {one['task']}, {one['fault']}, {ARMS[one['arm']]}: {one['lost']} steps lost"
@@ -64,7 +66,7 @@ def lost(rows: list[dict]) -> str:
 def text() -> str:
     """Return what README.md shows."""
     rows = pairs(read_rows())
-    return f"{table(rows)}\n\nNot kept, or late:\n\n{lost(rows)}\n"
+    return f"{table(rows)}\n\nNot kept, or late:\n\n{list_not_kept(rows)}\n"
 
 
 if __name__ == "__main__":

@@ -99,13 +99,12 @@ def _break_save(
 ) -> list[tuple[Item, str]]:
     """Return all files of a save of which one is corrupt, each with the fault; none of a sound
     one."""
-    save, numbers = [(item, verdict)], numbers_of(item.path)
-    for pattern in files if numbers else ():
-        for path in find(folder, pattern):
-            if numbers_of(path) == numbers and path != item.path:
-                with suppress(OSError):
-                    other = stamp(path)
-                    save.append((other, known.judge(other)))
+    save = [(item, verdict)]
+    for path in find_beside(folder, files, item.path)[0] if numbers_of(item.path) else ():
+        if path != item.path:
+            with suppress(OSError):
+                other = stamp(path)
+                save.append((other, known.judge(other)))
     faults = [(os.path.basename(one.path), told.why) for one, told in save if told.state == CORRUPT]
     if not faults:
         return []
@@ -193,6 +192,19 @@ def find(folder: str, pattern: str) -> list[str]:
             names[:] = [name for name in names if not name.startswith(".")]
             found += find(root, rest.lstrip("/") or "*")
     return found
+
+
+def find_beside(folder: str, files: Iterable[str], path: str) -> tuple[list[str], list[str]]:
+    """Return what the patterns `files` find beside an item: what has its numbers, and what has none
+    and belongs to each."""
+    numbers, own, shared = numbers_of(path), [], []
+    for pattern in files:
+        for found in find(folder, pattern):
+            if numbers_of(found) == numbers:
+                own.append(found)
+            elif not numbers_of(found):
+                shared.append(found)
+    return own, shared
 
 
 def leads_below(link: str, folder: str) -> bool:

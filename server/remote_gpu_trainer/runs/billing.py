@@ -36,13 +36,13 @@ def about(
         state = status or Status("unknown", box.name, folder)
         told["cost"] = status_cost.cost_of(state, known, mine, now)
     opened.sort(key=lambda one: box is None or one.address != address)
-    return {**told, "billed": [billed(one, now, _newest(one)) for one in opened]}
+    jobs = _read_newest_jobs() if opened else {}
+    return {**told, "billed": [billed(one, now, jobs.get(one.address)) for one in opened]}
 
 
-def _newest(box: Opened) -> Known | None:
-    """Return the job that was started on a box last, from here."""
-    jobs = [known for known in known_jobs.every() if known.address == box.address]
-    return max(jobs, key=lambda known: known.at, default=None)
+def _read_newest_jobs() -> dict[str, Known]:
+    """Return the job that was started last on each box from here, by the box's address."""
+    return {known.address: known for known in sorted(known_jobs.every(), key=lambda one: one.at)}
 
 
 def is_rented_here(profile: str = "") -> bool:

@@ -272,15 +272,8 @@ def _with(run: Run, item: content.Item) -> tuple[list[str], list[str]]:
     """Return the files that belong to an item besides, as the job groups them: its own, and those
     that others share with it, among them a tracker that names it."""
     folder, name = os.path.split(item.path)
-    own: list[str] = []
-    beside: list[str] = []
-    numbers = content.numbers_of(item.path)
-    for pattern in run.spec.checkpoint.files:
-        for path in content.find(run.checkpoints, pattern):
-            if content.numbers_of(path) == numbers:
-                own += files_of(path)
-            elif not content.numbers_of(path):
-                beside += files_of(path)
+    found = content.find_beside(run.checkpoints, run.spec.checkpoint.files, item.path)
+    own, beside = ([file for path in some for file in files_of(path)] for some in found)
     for tracker in TRACKERS:
         path = os.path.join(folder, tracker)
         with suppress(OSError, ValueError), open(path, encoding="utf-8") as stream:

@@ -518,12 +518,12 @@ def _start_of(text: str) -> Start | None:
         left_open=tuple(left_open),
         is_module=is_module,
         nodes=nodes,
-        told=tuple(_told(before)) if launcher != "none" else (),
+        told=tuple(_list_other_options(before)) if launcher != "none" else (),
         whole=tuple([*head, *before]) if launcher != "none" else (),
     )
 
 
-def _told(words: list[str]) -> Iterator[str]:
+def _list_other_options(words: list[str]) -> Iterator[str]:
     """Yield a launcher's options, each with its value, but those of processes and machines."""
     for word, value in itertools.pairwise([*words, "-"]):
         name = word.partition("=")[0].lstrip("-").replace("-", "_")
