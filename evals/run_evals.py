@@ -146,7 +146,7 @@ def _of_logs(asked: argparse.Namespace, tables: dict[str, str]) -> bool:
     """Add the tables of the suites over whole logs; return whether a figure fell."""
     fell = False
     for name, (suite, file) in OF_LOGS.items():
-        if asked.suite not in (name, "all"):
+        if not (asked.write or asked.suite in (name, "all")):
             continue
         tables[name], missed = suite.run(SETS / file)
         fell |= bool(missed)

@@ -3,11 +3,13 @@
 import gzip
 import json
 import sys
+from types import SimpleNamespace
 
 from tests.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "evals"))
 
+import run_evals
 from grading import whole_files
 
 SET = ROOT / "evals" / "sets" / "whole_files.jsonl.gz"
@@ -36,3 +38,12 @@ def test_a_right_claim_passes_and_a_wrong_one_is_told(tmp_path):
 def test_a_broken_run_may_not_be_called_free_of_errors(tmp_path):
     below, _ = graded(tmp_path, log="step 1 loss 0.5\n" * 9, expect=[])
     assert "isn't called free of errors: 0 of 1" in below[0]
+
+
+def test_a_page_that_is_written_has_the_table_of_each_suite_over_logs(monkeypatch):
+    suite = SimpleNamespace(run=lambda path: (f"table of {path.name}", []))
+    files = {name: file for name, (_, file) in run_evals.OF_LOGS.items()}
+    monkeypatch.setattr(run_evals, "OF_LOGS", {name: (suite, file) for name, file in files.items()})
+    asked, tables = SimpleNamespace(suite="main", write=True, wrong=False), {}
+    assert not run_evals._of_logs(asked, tables)
+    assert tables == {name: f"table of {file}" for name, file in files.items()}
