@@ -145,6 +145,22 @@ def test_a_folder_without_a_file_that_earlier_ones_had_drops_none_of_them(tmp_pa
     assert _newest(tmp_path) == whole and look_safe(run).verified.endswith(whole)
 
 
+def test_copies_of_one_save_while_it_grows_are_no_two_saves_before_the_next(tmp_path):
+    """A slow save is copied more than once; what its first copy lacked, the next save needs."""
+    run = make(tmp_path, checkpoint={"pattern": "checkpoint_*"})
+    states = ("model.bin", "optimizer.bin", "random_states_0.pkl", "custom_checkpoint_0.pkl")
+    for parts in (states[:2], states):
+        _write(tmp_path, 8 + len(parts), *(f"checkpoint_0/{name}" for name in parts))
+        assert sync.worker(run, "quick") == 0
+    whole = _newest(tmp_path)
+    for name in states:
+        os.unlink(tmp_path / "ckpt/checkpoint_0" / name)
+    for parts in (states[:2], states[:3]):  # and then its program is killed
+        _write(tmp_path, 20 + len(parts), *(f"checkpoint_1/{name}" for name in parts))
+        assert sync.worker(run, "quick") == 0
+    assert _newest(tmp_path) == whole and look_safe(run).verified.endswith(whole)
+
+
 @pytest.mark.timeout(60)
 def test_what_is_whole_of_a_corrupt_folder_is_copied_once_at_the_end(tmp_path):
     """Lightning keeps all checkpoints of a version in one folder; the first one lies there already."""

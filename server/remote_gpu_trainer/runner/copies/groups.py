@@ -73,7 +73,7 @@ def look(run: Run) -> list[Group]:
     taken = {path for item in items for path in files_of(item.path)}
     together: dict[tuple[object, ...], list[content.Item]] = {}
     for item in [*items, *_weights_beside(run, taken)]:
-        together.setdefault(_key(item.path), []).append(item)
+        together.setdefault(_key(item.path, os.path.isdir(item.path)), []).append(item)
     taken |= {path for parts in together.values() for item in parts for path in files_of(item.path)}
     groups = []
     for parts in together.values():
@@ -118,27 +118,37 @@ def _find_beside(run: Run, groups: list[Group], named: set[str]) -> list[Group]:
 def _find_lacking(run: Run, groups: list[Group]) -> list[Group]:
     """Note which files of one number are only some of a save: the saves before them, here or at
     the durable place, have what they lack. They are of that save's kind."""
-    saves = [(group.saved, group.kind, _shape(group.own)) for group in groups if not group.role]
+    saves = [
+        (one.saved, _save(one.name, one.own), one.kind, _shape(one.own))
+        for one in groups
+        if not one.role
+    ]
     for told in Records(run).known.values():
         with suppress(KeyError, TypeError, ValueError):
             if not told.get("role") and not told.get("lacks"):
-                saves.append((int(told["saved"]), str(told["kind"]), _shape(told["files"])))
+                name, files = str(told["source"]), told["files"]
+                row = int(told["saved"]), _save(name, files), str(told["kind"]), _shape(files)
+                saves.append(row)
     found = []
     for group in groups:
-        shape = _shape(group.own)
+        shape, own = _shape(group.own), _save(group.name, group.own)
         if content.numbers_of(group.items[0].path):
-            # What lies here and there is one save.
-            older = {
-                saved: (kind, other)
-                for saved, kind, other in saves
-                if saved < group.saved and shape & other
-            }
-            rows = [older[saved] for saved in sorted(older, reverse=True)]
+            # What lies here and there is one save, and so are the copies of one while it grew.
+            older: dict[tuple[object, ...], tuple[str, frozenset[str]]] = {}
+            for saved, save, kind, other in sorted(saves, key=lambda one: -one[0]):
+                if saved < group.saved and save != own and shape & other:
+                    older.setdefault(save, (kind, other))
+            rows = list(older.values())
             lacks = content.find_lacking(shape, (other for _, other in rows))
             if lacks:
                 group = group._replace(role="", kind=rows[0][0], lacks=lacks)
         found.append(group)
     return found
+
+
+def _save(name: str, files: Iterable[str]) -> tuple[object, ...]:
+    """Return what the copies of one save share, by its name and files below one folder."""
+    return _key(name, any(file != name and is_within(file, name) for file in files))
 
 
 def _shape(names: Iterable[str]) -> frozenset[str]:
@@ -171,9 +181,9 @@ def _files_alone(group: Group) -> list[content.Item]:
     return []
 
 
-def _key(path: str) -> tuple[object, ...]:
+def _key(path: str, is_folder: bool) -> tuple[object, ...]:
     """Return what the files of one checkpoint share; a folder is one by itself."""
-    if os.path.isdir(path):
+    if is_folder:
         return (path,)
     folder, name = os.path.split(path)
     return folder, tuple(content.numbers_of(SHARD.sub("", name)))
@@ -235,7 +245,7 @@ def _group(
     first = os.path.join(folder, name)
     step = content.step_of(first)
     named = _step_inside(first) if step is None else step
-    is_numbered = os.path.isdir(first) or _key(first)[1]
+    is_numbered = os.path.isdir(first) or _key(first, False)[1]
     kind = re.sub(r"\d+", "0", name) if is_numbered else os.path.join(os.path.dirname(name), "*")
     stamp, moment = content.fingerprint(sorted(paths)), content.fingerprint(sorted(whole))
     links = {}
