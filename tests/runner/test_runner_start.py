@@ -2,8 +2,10 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -81,6 +83,28 @@ def test_a_detached_run_belongs_to_no_terminal_and_hears_no_hang_up(box: Box):
         os.kill(box.pid(name), signal.SIGHUP)
     assert box.wait()["phase"] == "done"
     assert len(box.events("attempt")) == 1 and not box.events("save-now")
+
+
+@pytest.mark.parametrize("verb", ["start", "run"])
+def test_a_terminal_closed_during_the_start_ends_neither_it_nor_the_default_of_a_signal(
+    box: Box, verb
+):
+    python, began, go = (box.folder / name for name in ("python", "began", "go"))
+    python.write_text(
+        f"#!/bin/bash\ntouch {began}\nuntil [[ -e {go} ]]; do sleep 0.05; done\n"
+        f'exec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    box.make(python=str(python), command=["cat", "/proc/self/status"], results=[])
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe("bash", ["bash", str(box.script), verb], box.env)
+    box.until(began.exists)
+    os.close(terminal)
+    go.touch()
+    os.waitpid(pid, 0)
+    assert box.wait()["phase"] == "done"
+    assert b"\nSigIgn:\t0000000000000000\n" in box.output()
 
 
 def test_a_run_in_a_tmux_whose_server_is_killed_goes_on(box: Box):

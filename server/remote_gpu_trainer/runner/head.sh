@@ -66,6 +66,8 @@ exec(text.partition("\n# run.d/")[0])' "$rgt_script" "$RGT_DIR" "$1"
 
 rgt_main() {
   local place batch=''
+  # A terminal that is closed while the run still starts in it takes nothing away.
+  case ${1-} in start | resume | run | resume-run | queue) trap '' HUP ;; esac
   [[ $# -gt 0 || -z ${SLURM_JOB_ID-} ]] || batch=run
   rgt_find_parts "${rgt_script%/*}/run.d" "$RGT_DIR/run.d" || {
     rgt_find_python && place=$(rgt_unpack "${1-$batch}") && rgt_find_parts "$place" || return
