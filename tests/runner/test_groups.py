@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runner import content, fetch, sync
+from remote_gpu_trainer.runner import content, fetch, resuming, sync
 from remote_gpu_trainer.runner.safe import look_safe
 
 from .copying import make
@@ -147,7 +147,7 @@ def test_a_folder_without_a_file_that_earlier_ones_had_drops_none_of_them(tmp_pa
 
 def test_copies_of_one_save_while_it_grows_are_no_two_saves_before_the_next(tmp_path):
     """A slow save is copied more than once; what its first copy lacked, the next save needs."""
-    run = make(tmp_path, checkpoint={"pattern": "checkpoint_*"})
+    run = make(tmp_path, checkpoint={"pattern": "checkpoint_*"}, resume="automatic", results=[])
     states = ("model.bin", "optimizer.bin", "random_states_0.pkl", "custom_checkpoint_0.pkl")
     for parts in (states[:2], states):
         _write(tmp_path, 8 + len(parts), *(f"checkpoint_0/{name}" for name in parts))
@@ -159,6 +159,14 @@ def test_copies_of_one_save_while_it_grows_are_no_two_saves_before_the_next(tmp_
         _write(tmp_path, 20 + len(parts), *(f"checkpoint_1/{name}" for name in parts))
         assert sync.worker(run, "quick") == 0
     assert _newest(tmp_path) == whole and look_safe(run).verified.endswith(whole)
+    run.folder.write("attempt.json", '{"attempt": 1}')
+    run.folder.write("own/rc", '{"number": 1, "code": 137}')
+    assert sync.worker(run, "full") == 0
+    began = resuming.choose_checkpoint(run)
+    assert began is not None and os.path.basename(began.path) == "checkpoint_0"
+    assert sorted(os.listdir(began.path)) == sorted(states)
+    # A program that takes the newest folder by itself doesn't find the torn one.
+    assert [path.name for path in (tmp_path / "ckpt").glob("checkpoint_*")] == ["checkpoint_0"]
 
 
 @pytest.mark.timeout(60)

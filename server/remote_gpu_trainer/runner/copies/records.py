@@ -71,12 +71,13 @@ def has_copied(run: Run, attempt: int) -> bool:
 
 
 def read_mixed(run: Run) -> dict[str, str]:
-    """Return {path: stamp} of checkpoints here that are of two saves, as the last round found."""
+    """Return {path: stamp} of checkpoints here that are of two saves, or of some files of one, as
+    the last round found."""
     return dict(run.folder.json(SAFE).get("mixed") or {})
 
 
 def is_mixed(mixed: dict[str, str], path: str) -> bool:
-    """Return whether a path is of a checkpoint of two saves, and is still as it was then."""
+    """Return whether a path is of such a checkpoint, and is still as it was then."""
     return path in mixed and mixed[path] == content.fingerprint([path])
 
 

@@ -62,7 +62,8 @@ class Round:
         self.there = Generations(run.spec.name, self.place, address, self.records.known)
         self.held = held.generations(run)
         self.groups: list[Group] = []
-        self.mixed: list[Group] | None = None  # what of them is of two saves; None: not looked at
+        # What of them is of two saves, or of some of one; None: not looked at.
+        self.mixed: list[Group] | None = None
         self.told: list[str] = []
         self.mirror = mirror.Mirror(
             self.place,
@@ -181,7 +182,12 @@ class Round:
         except (Failed, OSError) as error:
             return Result("failed", False, failed or str(error))
         mixed = {one.name for one in here if is_mixed(one, there)}
-        self.mixed = [group for group in self.groups if group.name in mixed]
+        cut = {one.name for one in here if one.is_cut}
+        self.mixed = [
+            group
+            for group in self.groups
+            if group.name in mixed or (group.lacks and group.name in cut)
+        ]
         handled = {one.name for one in here if one.state == CORRUPT or self._find_there(one.stamp)}
         lost = [name for name in overtaken if name not in handled]
         # The next round stages them at once, whatever their names are by then.
