@@ -52,8 +52,7 @@ import urllib.request
 from functools import partial
 from typing import NamedTuple, Optional
 
-# --------------------------------------------------------------------------------------------------
-# places.py
+# ---- places.py
 # The place of a card, and clean text. Text from a box is cut, cleaned, not trusted.
 
 # ANSI sequences: \x1b[4m and the longer forms, and a title that ends with a bell.
@@ -86,8 +85,7 @@ def bdf(text):
     return f"{domain:04x}:{bus:02x}:{device:02x}"
 
 
-# --------------------------------------------------------------------------------------------------
-# forms.py
+# ---- forms.py
 # A kernel log as lines, in whichever form it was saved: JSON of journald or of Kubernetes too.
 
 
@@ -132,8 +130,7 @@ def message_of(record):
     return [head + line for line in text.splitlines()]
 
 
-# --------------------------------------------------------------------------------------------------
-# advice.py
+# ---- advice.py
 # How bad a fault is, and the two things that are done about most of them.
 
 RESET = "reset the GPU while nothing runs on it (nvidia-smi --gpu-reset -i N), or reboot the box"
@@ -144,8 +141,7 @@ BACK = "hand the box back and ask for a refund"
 RANK = {"fatal": 0, "degraded": 1, "unknown": 2, "warn": 3}
 
 
-# --------------------------------------------------------------------------------------------------
-# tables.py
+# ---- tables.py
 # Read the tables of data/.
 
 
@@ -164,8 +160,7 @@ def codes_of(text):
     return codes
 
 
-# --------------------------------------------------------------------------------------------------
-# log_rules.py
+# ---- log_rules.py
 # The bad lines of the kernel log that aren't Xids, and what to do about each kind.
 
 LOG_TABLE = r"""
@@ -488,8 +483,7 @@ def log_rules():
 LOG_RULES, LOG_ACTION = log_rules()
 
 
-# --------------------------------------------------------------------------------------------------
-# traces.py
+# ---- traces.py
 # What a hung task or a locked processor waited for, by the trace of calls below its line.
 
 TRACED = ("stuck", "locked")  # kinds of events below which the kernel prints a trace
@@ -545,8 +539,7 @@ def waits_for(function, module):
     return "", ""
 
 
-# --------------------------------------------------------------------------------------------------
-# xids.py
+# ---- xids.py
 # Xids and SXids, the driver's numbers for faults: how bad each is, and what to do about it.
 #
 # Sources: of the Xids, see data/xids.txt. SXids: gpud's table, read on 2026-11-20, from the
@@ -784,8 +777,7 @@ def recovery_level(text):
     return recovery_of(text)[0]
 
 
-# --------------------------------------------------------------------------------------------------
-# kernel_log.py
+# ---- kernel_log.py
 # Turn the lines of the kernel log into events.
 
 # NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
@@ -1049,8 +1041,7 @@ def sxid_event(place, code, text, line):
     return event_of("sxid", int(code), bdf(place), level, line, word=bool(word))
 
 
-# --------------------------------------------------------------------------------------------------
-# text.py
+# ---- text.py
 # Read the cells of nvidia-smi. Text from a box is cut, cleaned, not trusted.
 
 NOT_AVAILABLE = (
@@ -1128,8 +1119,7 @@ def usual(values):
     return max(sorted(set(values), key=str), key=values.count) if values else None
 
 
-# --------------------------------------------------------------------------------------------------
-# dcgm.py
+# ---- dcgm.py
 # What NVIDIA's DCGM says of the cards: `dcgmi diag` and `dcgmi health -c`, as somebody pasted it.
 #
 # The check starts neither. Their tables have two columns: what was tested and how it went, and
@@ -1320,8 +1310,7 @@ def judge_dcgm(box, add):
             add(gpu, "dcgm_warned", text, level=level, key=key)
 
 
-# --------------------------------------------------------------------------------------------------
-# failures.py
+# ---- failures.py
 # How a call failed: what nvidia-smi prints when it can't work, its exit code, a time-out.
 
 # What nvidia-smi prints if it can't work at all. "smi_" and the key are its name in findings.txt.
@@ -1439,8 +1428,7 @@ def exit_of(value):
     )
 
 
-# --------------------------------------------------------------------------------------------------
-# files.py
+# ---- files.py
 # The files of a recording, the calls of nvidia-smi that make them, and the limits of a call.
 
 # The files of a recording, in the order in which a finding names missing ones.
@@ -1476,8 +1464,7 @@ CALL_SECONDS = 25.0  # for one call of nvidia-smi
 SERIES_SECONDS = 42.0
 
 
-# --------------------------------------------------------------------------------------------------
-# limits.py
+# ---- limits.py
 # What a cgroup leaves to a container, by its files as people paste them.
 #
 # A file that is named for itself, what `cat` or `head` print below their command, or `grep`. A
@@ -1550,8 +1537,7 @@ def parse_limits(text):
     return limits
 
 
-# --------------------------------------------------------------------------------------------------
-# memory_counts.py
+# ---- memory_counts.py
 # How many memory errors the kernel counted, by the outputs that people paste of it.
 #
 # `edac-util -v`, `grep . /sys/devices/system/edac/mc/mc*/?e_count`, and `ras-mc-ctl --summary`,
@@ -1596,8 +1582,7 @@ def parse_memory_counts(text):
     return found
 
 
-# --------------------------------------------------------------------------------------------------
-# fields.py
+# ---- fields.py
 # The fields of nvidia-smi: their names, places and types, and the form that a cell must have.
 
 # The groups of --query-gpu: [[("name|newer name", type)]]
@@ -1925,8 +1910,7 @@ def readable(field, cell):
     return len(text) < 120 and "\ufffd" not in text and "?" not in text
 
 
-# --------------------------------------------------------------------------------------------------
-# smi_outputs.py
+# ---- smi_outputs.py
 # Parse the output of each call of nvidia-smi into cells: field -> text.
 
 # dram, sram, l2_cache …: a part may have a number even if the total has none
@@ -2390,8 +2374,7 @@ def parse_apps(text):
     return out[:2000], problems[:3]
 
 
-# --------------------------------------------------------------------------------------------------
-# box.py
+# ---- box.py
 # Join all outputs into one box: text in, values out. No file, clock or network is read.
 
 
@@ -2822,8 +2805,7 @@ def amd_cards(box):
     ]
 
 
-# --------------------------------------------------------------------------------------------------
-# cards.py
+# ---- cards.py
 # What a card of a name has: memory, links, peak speed.
 #
 # Source, unless a line names another: NVIDIA's data sheets, read on 2026-11-20.
@@ -2982,8 +2964,7 @@ def sku_of(name):
     return None
 
 
-# --------------------------------------------------------------------------------------------------
-# storms.py
+# ---- storms.py
 # Many lines of one fault as one: how many, from when to when, by which processes.
 
 # [  300.123456]      [Sat Mar  4 04:25:12 2026]      Nov 22 18:29:55 host kernel:
@@ -3064,8 +3045,7 @@ def same_unit(lines):
     return places.pop() if len(units) > 1 and len(places) == 1 else ""
 
 
-# --------------------------------------------------------------------------------------------------
-# repeated.py
+# ---- repeated.py
 # Events that mean more the more of them there are: corrected errors, and Xids of many programs.
 #
 # `kernel_log` gives each the level that it has alone. Python 3.8.
@@ -3174,8 +3154,7 @@ def is_bad(code, place, told):
     )
 
 
-# --------------------------------------------------------------------------------------------------
-# judge_host.py
+# ---- judge_host.py
 # Judge the host: disks, memory, the fabric manager, and cards that the driver doesn't show.
 #
 # `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
@@ -3426,8 +3405,7 @@ def level_of_lost(box):
     return "unknown" if box.container and box.gpus else "fatal"
 
 
-# --------------------------------------------------------------------------------------------------
-# names.py
+# ---- names.py
 # Which card a name means: the driver's own, or one that a person writes.
 
 NAME_TABLE = r"""
@@ -3737,8 +3715,7 @@ def did_you_mean(text):
     return [names[name] for name in difflib.get_close_matches(squashed(text), names, 3, 0.7)]
 
 
-# --------------------------------------------------------------------------------------------------
-# expectations.py
+# ---- expectations.py
 # Expectations (--expect): what was paid for, and what the job needs.
 
 # name -> (kind of its value, what it is)
@@ -4156,8 +4133,7 @@ EXPECT_OF_GPU = {
 }
 
 
-# --------------------------------------------------------------------------------------------------
-# findings.py
+# ---- findings.py
 # Findings: their levels and texts, the entries that they name, and the verdict they add up to.
 #
 # The texts are in data/findings.txt.
@@ -5095,8 +5071,7 @@ class Findings:
         return (key, gpu) in self.keys
 
 
-# --------------------------------------------------------------------------------------------------
-# commands.py
+# ---- commands.py
 # Run nvidia-smi and read the kernel log: every command once, with a time limit.
 #
 # The calls of nvidia-smi run one after another. The first that hangs ends the series.
@@ -5392,8 +5367,7 @@ def ring_buffer():
     return lines
 
 
-# --------------------------------------------------------------------------------------------------
-# gather.py
+# ---- gather.py
 # Gather what the box shows: /proc and /sys, who holds the GPUs, disks, torch, amd-smi.
 
 # A small program for the job's own interpreter.
@@ -5770,8 +5744,7 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
     return record
 
 
-# --------------------------------------------------------------------------------------------------
-# network.py
+# ---- network.py
 # Measure how fast the box reaches what training fetches and saves: the Hub, PyPI, a durable place.
 #
 # Off by default. What comes is thrown away as it comes; nothing is written, here or there.
@@ -5886,8 +5859,7 @@ def judged_network(measured):
     return add.list
 
 
-# --------------------------------------------------------------------------------------------------
-# recording.py
+# ---- recording.py
 # Write what was read as a folder, and read such a folder or one raw output.
 
 HEAD = 4000  # characters in which most outputs show what they are
@@ -6046,8 +6018,7 @@ KINDS_OF_OUTPUT = (
 )
 
 
-# --------------------------------------------------------------------------------------------------
-# judge_amd.py
+# ---- judge_amd.py
 # Judge AMD cards by what amd-smi or rocm-smi says of them.
 #
 # `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
@@ -6133,8 +6104,7 @@ def leaves_of(value, key="", depth=0):
     return [(key, value)]
 
 
-# --------------------------------------------------------------------------------------------------
-# judge_box.py
+# ---- judge_box.py
 # Judge all GPUs together: nvidia-smi, differences, NVLink, memory in use.
 
 # Fields whose value doesn't change between two outputs.
@@ -6500,8 +6470,7 @@ def judge_memory_in_use(box, gpu, used, holders, stuck, add):
         add(gpu.label, "little_memory_without_process", used)
 
 
-# --------------------------------------------------------------------------------------------------
-# judge_gpu.py
+# ---- judge_gpu.py
 # Judge one GPU by itself: memory, link, speed, modes, and whether it can be read.
 #
 # Values in, findings out: no file, no clock, no command.
@@ -6902,8 +6871,7 @@ def missing_fields(box, gpu):
     return lacks
 
 
-# --------------------------------------------------------------------------------------------------
-# judge_log.py
+# ---- judge_log.py
 # Judge the kernel log: which of its lines are about this job's devices, and how bad they are.
 #
 # `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
@@ -7180,8 +7148,7 @@ def ended(box):
     return ", ".join(dict.fromkeys(named))
 
 
-# --------------------------------------------------------------------------------------------------
-# judge_torch.py
+# ---- judge_torch.py
 # Judge what the box's torch can do with its cards.
 #
 # `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
@@ -7249,8 +7216,7 @@ def lacks_kernels(box, torch, index):
     return not any(one == major and other <= minor for one, other in numbers)
 
 
-# --------------------------------------------------------------------------------------------------
-# report.py
+# ---- report.py
 # Judge a record: every finding, the verdict, and the cards in short, as one answer.
 
 
@@ -7460,8 +7426,7 @@ def painted(line):
     )
 
 
-# --------------------------------------------------------------------------------------------------
-# judge_numbers.py
+# ---- judge_numbers.py
 # Judge whether each GPU computes, keeps and copies numbers as they must be.
 
 LOOKED = (
@@ -7521,8 +7486,7 @@ def end_of(place):
     return "host" if place == "host" else f"GPU {short(clean(str(place)), 10)}"
 
 
-# --------------------------------------------------------------------------------------------------
-# stress.py
+# ---- stress.py
 # Load all GPUs at once, as training does, and judge what torch reports.
 #
 # Off by default. It needs torch on the box, and always runs on all visible GPUs.
@@ -8368,8 +8332,7 @@ def judge_new_lines(record, log_after, add):
         judge_log(box, add)
 
 
-# --------------------------------------------------------------------------------------------------
-# watch.py
+# ---- watch.py
 # The watch (--watch): one JSON line per sample, and findings when they change.
 #
 # One nvidia-smi runs in a loop; a sample starts no process.
@@ -8706,8 +8669,7 @@ def kernel_events(kmsg):
     return [event for event in parse_log("\n".join(lines))["events"] if event["level"] != "ok"]
 
 
-# --------------------------------------------------------------------------------------------------
-# main.py
+# ---- main.py
 
 EXIT = {"fit": 0, "care": 1, "unfit": 1, "unknown": 2}
 

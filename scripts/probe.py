@@ -68,8 +68,7 @@ from datetime import datetime, timezone
 from html import escape
 from typing import Callable, Iterable, List, NamedTuple, Sequence, Tuple
 
-# --------------------------------------------------------------------------------------------------
-# facts.py
+# ---- facts.py
 # Facts beside the findings, and the sheet that shows them in the order of a reader's questions.
 
 TOPICS = (
@@ -251,8 +250,7 @@ def alike(one, other, tolerance):
     return one == other
 
 
-# --------------------------------------------------------------------------------------------------
-# read_only.py
+# ---- read_only.py
 # A process that may read files and compute, and nothing else: the kernel holds it to that.
 #
 # Libraries in C write files without a word to Python, so a filter of system calls (seccomp) says
@@ -364,8 +362,7 @@ def hold():
         raise OSError(ctypes.get_errno(), "the kernel takes no filter of system calls")
 
 
-# --------------------------------------------------------------------------------------------------
-# values.py
+# ---- values.py
 # Small, exact looks at tensors. Nothing here draws random numbers or changes a tensor.
 
 MOST = 1024  # elements of a tensor that are looked at
@@ -492,8 +489,7 @@ def some(names, most=4):
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-# --------------------------------------------------------------------------------------------------
-# kinds_model.py
+# ---- kinds_model.py
 # Kinds of findings about parameters, gradients, losses and layers, and what to do about each.
 
 WRONG, HINT = "wrong", "hint"
@@ -804,8 +800,7 @@ OWN_ADVICE = {
 }
 
 
-# --------------------------------------------------------------------------------------------------
-# kinds_run.py
+# ---- kinds_run.py
 # Kinds of findings about data, ranks, time and files, and what to do about each.
 
 # kind: (entry, level, what is the matter, what it would be if all were well, what to do)
@@ -1033,8 +1028,7 @@ OWN_ADVICE_OF_RUNS = {
 }
 
 
-# --------------------------------------------------------------------------------------------------
-# table.py
+# ---- table.py
 # What the probe can report, which part sees it, and what a finding looks like.
 
 SOUND, SUSPICIOUS, NOT_LOOKED, FOUND = "sound", "suspicious", "not looked at", "found"
@@ -1115,8 +1109,7 @@ def finding(kind, step, evidence, level=None, **numbers):
     }  # fmt: skip
 
 
-# --------------------------------------------------------------------------------------------------
-# watching.py
+# ---- watching.py
 # What is seen in one process, the guards around it, and how it ends.
 
 
@@ -1506,8 +1499,7 @@ class Watch:
         }
 
 
-# --------------------------------------------------------------------------------------------------
-# data_sets.py
+# ---- data_sets.py
 # Samples of the data sets, looked at in a process of its own once the first steps are over.
 #
 # Two forks away from the program, nothing that a data set does can reach it: files are opened anew,
@@ -2045,8 +2037,7 @@ def tables_of(data, depth=3):
                 todo.append((f"{path}.{key}", value, level + 1))
 
 
-# --------------------------------------------------------------------------------------------------
-# activations.py
+# ---- activations.py
 # Outputs of layers: dead and saturated units, attention scores, routers.
 
 
@@ -2258,8 +2249,7 @@ class Activations(Observer):
         return found
 
 
-# --------------------------------------------------------------------------------------------------
-# token_rows.py
+# ---- token_rows.py
 # Rows of tokens beside their labels: what is padding, what is learned, and where rows end.
 
 SPECIAL = (("end", "eos_token_id"), ("begin", "bos_token_id"), ("padding", "pad_token_id"))
@@ -2373,8 +2363,7 @@ class TokenRows:
         return found
 
 
-# --------------------------------------------------------------------------------------------------
-# batches.py
+# ---- batches.py
 # What data loaders hand out: order, repeats, ranges, and the time that it takes.
 
 MOST_KNOWN_ROWS = 4096  # rows of a rank that are compared with those of the others
@@ -2850,8 +2839,7 @@ class Batches(Observer):
         return []
 
 
-# --------------------------------------------------------------------------------------------------
-# copies.py
+# ---- copies.py
 # Copies of a model beside the one that trains: averages, teachers, what is evaluated.
 
 FIRST = 2  # the step after which copies are looked for
@@ -3024,8 +3012,7 @@ class Copies(Observer):
         return found
 
 
-# --------------------------------------------------------------------------------------------------
-# files.py
+# ---- files.py
 # Where files are saved and found: numbers in their names, and who wrote them.
 
 # Files with these words stand side by side on purpose.
@@ -3098,8 +3085,7 @@ def crc(text):
     return zlib.crc32(text.encode("utf-8", "replace"))
 
 
-# --------------------------------------------------------------------------------------------------
-# opened.py
+# ---- opened.py
 # Which files the program reads: data, settings, caches, weights.
 
 MOST_FILES = 10000  # that are looked at
@@ -3315,8 +3301,7 @@ def short(path):
     return here if len(here) < len(path) else path
 
 
-# --------------------------------------------------------------------------------------------------
-# checkpoints.py
+# ---- checkpoints.py
 # What is saved and loaded.
 
 
@@ -3724,8 +3709,7 @@ class Checkpoints(Observer):
         return found
 
 
-# --------------------------------------------------------------------------------------------------
-# gradients.py
+# ---- gradients.py
 # backward(), clipping and the gradient scaler.
 
 MEAN_NODES = (
@@ -4059,8 +4043,7 @@ class Gradients(Observer):
         return found
 
 
-# --------------------------------------------------------------------------------------------------
-# inputs.py
+# ---- inputs.py
 # What enters the model: the first layer's input, and tokens beside their labels.
 
 CALLS = 32  # that are looked at
@@ -4119,8 +4102,7 @@ class Inputs(Observer):
         return [fact("data/first input", text, usual, shape=list(shape[1:]), low=low, high=high)]
 
 
-# --------------------------------------------------------------------------------------------------
-# loading.py
+# ---- loading.py
 # In a loader's worker: the states of its random generators around the first batches.
 
 FETCHES = 2  # batches of each worker that are looked at
@@ -4233,8 +4215,7 @@ class Workers:
             pass
 
 
-# --------------------------------------------------------------------------------------------------
-# loss_graphs.py
+# ---- loss_graphs.py
 # The last operations before a loss, as autograd remembers them.
 
 GRAPH_STEPS = 8  # steps whose graphs are looked at
@@ -4395,8 +4376,7 @@ class LossGraphs:
         return found
 
 
-# --------------------------------------------------------------------------------------------------
-# losses.py
+# ---- losses.py
 # What enters a loss function, and what comes out.
 
 
@@ -4714,8 +4694,7 @@ class Losses(Observer):
         return []
 
 
-# --------------------------------------------------------------------------------------------------
-# memory.py
+# ---- memory.py
 # What a process takes of its cards by torch's own counters, and the model that takes it.
 
 FOLLOWED = "RGT_PROBE_MEMORY"  # the variable that asks for it
@@ -4897,8 +4876,7 @@ def plain_fields(fields, depth=2):
     return told
 
 
-# --------------------------------------------------------------------------------------------------
-# modes.py
+# ---- modes.py
 # Training and evaluation mode, and running statistics.
 
 
@@ -5048,8 +5026,7 @@ class Modes(Observer):
         return found
 
 
-# --------------------------------------------------------------------------------------------------
-# parameters.py
+# ---- parameters.py
 # Parameters around each step of an optimizer: who has a gradient, and who moves.
 
 # Their optimizers hold parts of the weights under other tensors.
@@ -5673,8 +5650,7 @@ class Parameters(Observer):
         return found
 
 
-# --------------------------------------------------------------------------------------------------
-# ranks.py
+# ---- ranks.py
 # What wraps a model for several ranks: DDP, FSDP, DeepSpeed.
 
 WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
@@ -5926,8 +5902,7 @@ class Ranks(Observer):
         return found
 
 
-# --------------------------------------------------------------------------------------------------
-# rates.py
+# ---- rates.py
 # Learning rates as they are used, and the schedulers behind them.
 
 PLANS = ("total_steps", "T_max", "total_iters")  # where schedulers keep their length
@@ -6083,8 +6058,7 @@ class Rates(Observer):
         return found
 
 
-# --------------------------------------------------------------------------------------------------
-# resources.py
+# ---- resources.py
 # What grows from step to step, and where the time goes.
 
 
@@ -6383,8 +6357,7 @@ class Resources(Observer):
         return []
 
 
-# --------------------------------------------------------------------------------------------------
-# series.py
+# ---- series.py
 # How loss, gradients, updates and times went, a few numbers of each, for the page of a run.
 
 POINTS = 32  # of a series; a point is a step and a value
@@ -6468,8 +6441,7 @@ class Series(Observer):
         }
 
 
-# --------------------------------------------------------------------------------------------------
-# settings.py
+# ---- settings.py
 # What the program was asked for on its command line, beside what is in force.
 
 # What a flag's name asks for, the most special first.
@@ -6687,8 +6659,7 @@ class Settings(Observer):
         return found
 
 
-# --------------------------------------------------------------------------------------------------
-# shapes.py
+# ---- shapes.py
 # Shapes and types of what layers get and give.
 
 SHAPE_STEPS = 8  # steps that are looked at
@@ -6864,8 +6835,7 @@ class Shapes(Observer):
         return found
 
 
-# --------------------------------------------------------------------------------------------------
-# entering.py
+# ---- entering.py
 # How the probe comes into a process: at the import of torch.
 
 CLASSES = (
@@ -7213,8 +7183,7 @@ def _like(original, function):
     return functools.wraps(original)(function)
 
 
-# --------------------------------------------------------------------------------------------------
-# entries.py
+# ---- entries.py
 # Check and fix of the entries, where the catalogue lies beside the program.
 
 PAGES = (("references", "**", "*.md"), ("profiles", "*.md"))
@@ -7262,8 +7231,7 @@ def first_of(part, name):
     return text[:cut] if cut > 0 else text[:MOST_TEXT].rsplit(" ", 1)[0] + " …"
 
 
-# --------------------------------------------------------------------------------------------------
-# axis.py
+# ---- axis.py
 # Where a step, a time or a value stands along a chart, and the round numbers beside it. Pure.
 
 STEP, CLOCK, ELAPSED = "step", "clock", "elapsed"  # what stands along a chart
@@ -7387,8 +7355,7 @@ def format_time(seconds: float, day: bool = True, second: bool = False) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).strftime(form)
 
 
-# --------------------------------------------------------------------------------------------------
-# charts.py
+# ---- charts.py
 # Draw charts as HTML: `draw_charts` takes lines of numbers and returns text for a page. Pure.
 #
 # A plot is SVG without text, because it stretches to the page's width; its words are beside it.
@@ -7812,8 +7779,7 @@ def _cell(axis: Axis, x: float) -> str:
     return f"{x:.6g}" if axis.kind == STEP else f"{x:.0f} s"
 
 
-# --------------------------------------------------------------------------------------------------
-# style.py
+# ---- style.py
 # The style that the pages of the tools share, in which `charts` is drawn.
 
 
@@ -7963,8 +7929,7 @@ rect.calm { fill: var(--calm) }
 STYLE = OF_PAGES + OF_CHARTS
 
 
-# --------------------------------------------------------------------------------------------------
-# page.py
+# ---- page.py
 # The page of a run: one HTML file that needs no network. It is filled by jinja2, as torch is.
 
 GREEN = {SOUND: "good", FOUND: "bad", SUSPICIOUS: "hint", "wrong": "bad", NOT_LOOKED: "dim"}
@@ -8168,8 +8133,7 @@ def page(report):
     )
 
 
-# --------------------------------------------------------------------------------------------------
-# sources.py
+# ---- sources.py
 # Which state of its code a program was started from, where git knows it.
 
 # It reads: neither does it write the index anew, nor start anything else.
@@ -8221,8 +8185,7 @@ def of_code(program):
     return [fact("in force/commit", text, commit=commit, changes=known, lacks=bool(lacks))]
 
 
-# --------------------------------------------------------------------------------------------------
-# program.py
+# ---- program.py
 
 FORM = 1
 LEAST_ROWS = 64  # of a rank, below which they aren't compared with those of others

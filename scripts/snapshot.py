@@ -45,8 +45,7 @@ from functools import lru_cache
 from stat import S_ISDIR, S_ISREG
 from typing import Any, NamedTuple
 
-# --------------------------------------------------------------------------------------------------
-# proc.py
+# ---- proc.py
 # What /proc tells of processes. Runs on the box too: Python 3.8, standard library only.
 
 # Who notes its pid and start in a run's folder, and where. An older version had a file NAME.pid for
@@ -208,8 +207,7 @@ def has_signal(pid: int, mask: str, number: int) -> bool | None:
     return int(value, 16) >> (number - 1) & 1 == 1 if value else None
 
 
-# --------------------------------------------------------------------------------------------------
-# masking.py
+# ---- masking.py
 # Mask secrets, and make text from a box, a log or a provider safe to show. Python 3.8.
 #
 # `mask` replaces what looks like a token, a key or a password by `***`. `shown` and `shown_lines`
@@ -529,8 +527,7 @@ def shown_lines(text: object, most: int = 40, width: int = 300) -> list[str]:
     return [line for line in cut if line.strip()][-most:]
 
 
-# --------------------------------------------------------------------------------------------------
-# files.py
+# ---- files.py
 # What lies in files: the last lines of each rank, dumps of the Flight Recorder, checkpoints.
 
 LOG_TAIL = 200_000  # bytes of the program's log
@@ -642,8 +639,7 @@ def measure_checkpoint(path: str) -> dict[str, Any]:
     return {"path": path, "age": round(time.time() - status.st_mtime), "mb": size >> 20}
 
 
-# --------------------------------------------------------------------------------------------------
-# frames.py
+# ---- frames.py
 # Stacks as texts: what the fault handler and py-spy print, and where the user's own code stands.
 #
 # Pure. A frame is [function, file, line], and a stack lists the innermost first.
@@ -790,8 +786,7 @@ def _begins_as_program(outermost: list[Any]) -> bool:
     return outermost[0] in ("<module>", "_run_module_as_main", "_bootstrap", "main")
 
 
-# --------------------------------------------------------------------------------------------------
-# machine.py
+# ---- machine.py
 # What the machine around a run knows: cards, kernel, memory, disks, connections, software.
 
 SMI_LIMIT = 8.0  # seconds for nvidia-smi
@@ -1065,8 +1060,7 @@ def _list_packages(pid: int) -> dict[str, str]:
     return dict(sorted(versions.items()))
 
 
-# --------------------------------------------------------------------------------------------------
-# members.py
+# ---- members.py
 # Which processes are a run's, and which rank each of them is.
 
 RUN_MARK = "RGT_RUN_DIR"  # in the environment of each process of a run's program: the run's folder
@@ -1234,8 +1228,7 @@ def find_zombies(parents: Iterable[int]) -> list[dict[str, Any]]:
     ]
 
 
-# --------------------------------------------------------------------------------------------------
-# processes.py
+# ---- processes.py
 # What /proc tells of a process that may hang: how busy it is, and what it waits for.
 
 BETWEEN = 1.0  # seconds between two looks at the time on a processor
@@ -1369,8 +1362,7 @@ def _count_stuck_threads(pid: int) -> int:
     return sum(stat is not None and stat.state == "D" for stat in stats)
 
 
-# --------------------------------------------------------------------------------------------------
-# questions.py
+# ---- questions.py
 # Questions in children of their own: what hangs is left behind, and named.
 
 
@@ -1483,8 +1475,7 @@ def ask_all(
     return answers, missing
 
 
-# --------------------------------------------------------------------------------------------------
-# stacks.py
+# ---- stacks.py
 # The Python stacks of processes: from their fault handlers, else by py-spy.
 #
 # Neither ends or stops a process. The runner puts the fault handler into each Python process of its
@@ -1608,8 +1599,7 @@ def _lives(pid: int) -> bool:
     return stat is not None and stat.lives
 
 
-# --------------------------------------------------------------------------------------------------
-# collect.py
+# ---- collect.py
 # Collect a snapshot: ask each question in a child of its own, and leave behind what hangs.
 #
 # Nothing on the box is changed. A snapshot is one dictionary that JSON can hold; `files` are the
@@ -1868,8 +1858,7 @@ def _separate_outputs(ranks: list[dict[str, Any]], log: dict[str, Any]) -> dict[
     return log
 
 
-# --------------------------------------------------------------------------------------------------
-# judge.py
+# ---- judge.py
 # Which rank of a snapshot differs from the others, and how. Pure.
 #
 # A rank that waits in a collective waits for somebody: it differs only where another one stands
@@ -2176,8 +2165,7 @@ def join_numbers(numbers: Iterable[int]) -> str:
     return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)
 
 
-# --------------------------------------------------------------------------------------------------
-# page.py
+# ---- page.py
 # A snapshot as a page: first what is odd, then the rest in short. Pure.
 
 PAGE_TOKENS = 800.0  # tokens
@@ -2509,8 +2497,7 @@ def _software_lines(software: dict[str, Any]) -> list[str]:
     return [*lines, f"variables: {' '.join(some)}"] if some else lines
 
 
-# --------------------------------------------------------------------------------------------------
-# program.py
+# ---- program.py
 
 LIMIT = 20.0  # seconds
 FOLDER_LIMIT = 3.0  # seconds for one look at a folder

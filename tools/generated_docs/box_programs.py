@@ -96,7 +96,7 @@ def body(source: str, tree: ast.Module, folder: Path) -> tuple[list[str], str]:
 def heading(name: str, tree: ast.Module, last: str) -> str:
     """The name and the docstring of a module, as a comment above its part."""
     told = (ast.get_docstring(tree) or "").splitlines() if name != last else []
-    lines = ["# " + "-" * 98, f"# {name}.py", *(f"# {line}".rstrip() for line in told)]
+    lines = [f"# ---- {name}.py", *(f"# {line}".rstrip() for line in told)]
     first = next(
         node for node in tree.body[1:] if not isinstance(node, (ast.Import, ast.ImportFrom))
     )
