@@ -44,6 +44,15 @@ ENTRY = """\
 """
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_home(tmp_path_factory):
+    """Keep the ledger and the settings of whoever runs the tests out of them, and theirs out of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
 @pytest.fixture
 def page():
     """The text of one good entry, with replacements: page(Severity='blocks')."""
