@@ -264,7 +264,8 @@ def test_a_missing_ssh_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert (
         box.run(box.parse("gpu"), "true").text
-        == "ssh isn't installed here; install the OpenSSH client"
+        == "ssh isn't installed on this machine, or isn't on the PATH; install the OpenSSH client, "
+        "or add it to the PATH, also to that of a timer"
     )
 
 

@@ -289,6 +289,30 @@ def test_a_run_that_the_purse_has_no_money_for_is_refused(here, job):
     assert told["estimated"] is True and told["uncounted"] == []
 
 
+def test_the_price_of_a_start_that_was_refused_is_nobodys(here, job):
+    assert rgt("purse", "set", "10", "USD").returncode == 0
+    for words in (["--dry-run"], []):
+        done = rgt("start", "gpu", str(job), "--set", "price=1 EUR", *words)
+        assert done.returncode == 2 and "purse: the job names no price in USD" in done.stderr
+    assert "EUR" not in rgt("start", "gpu", str(job), "--dry-run").stderr
+    assert "EUR" not in rgt("status", "gpu").stdout
+
+
+def test_a_run_that_goes_on_is_counted_anew(here, job):
+    """Its box was forgotten, or the purse is newer."""
+    money = ["--set", "price=2 USD", "--set", "deadline=4h"]
+    assert rgt("start", "gpu", str(job), *money).returncode == 0
+    rgt("stop", "gpu")
+    assert rgt("release", "gpu", "--forget").returncode == 0
+    assert rgt("purse", "set", "5", "USD").returncode == 0
+    done = rgt("resume", "gpu", "--yes")
+    assert done.returncode == 2 and "of 5 USD are left, and this run may cost 8.00" in done.stderr
+    assert rgt("purse", "set", "10", "USD").returncode == 0
+    assert rgt("resume", "gpu", "--yes").returncode in (0, 1)
+    told = json.loads(rgt("purse", "--json").stdout)
+    assert told["reserved"] == pytest.approx(8, abs=0.1)
+
+
 def test_an_own_machine_is_neither_handed_back_nor_billed(here, job, monkeypatch, capsys):
     back = {**NO_CARD["findings"][0], "level": "fatal", "action": "reboot the box, or hand it back"}
     cards(monkeypatch, "unfit", findings=[back])

@@ -10,11 +10,12 @@ from click.testing import CliRunner
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.cli.main import cli
 from remote_gpu_trainer.platforms import provider
-from remote_gpu_trainer.runs import drill, guard_files
+from remote_gpu_trainer.runs import drill, guard_files, home_copy, other_runs
 
 from tests.engines import fake_provider as fake
 from tests.engines.fake_run import fake_run
 from tests.engines.fake_ssh import fake_ssh
+from tests.runs.test_home_copy import released
 
 ROW = {**fake.EC2, "InstanceId": "i-gpu", "PublicIpAddress": "gpu"}
 
@@ -63,6 +64,21 @@ def test_a_box_with_a_run_that_would_be_lost_is_never_drilled(account, alive):
         (folder / "attempt").write_text("1")
         (folder / ".done").write_text("{}")
     with pytest.raises(guard_files.Unfit, match="no box to throw away: toy"):
+        run()
+    assert not any("stop-" in str(x) or "terminate-" in str(x) for x in fake.calls(account))
+
+
+def test_a_run_whose_copy_here_is_gone_since_would_be_lost_again(account):
+    folder = fake_run(account.parent / "gpu", "toy", alive=False, phase="done")
+    (folder / ".done").write_text("{}")
+    copy = home_copy.note(released(account.parent / "res"))
+    place = box.parse("gpu")
+    other_runs.find_others(place, "~/runs/toy", copy)
+    assert not other_runs.find_others(place, "~/none", None).owed
+    shutil.rmtree(account.parent / "res")
+    with pytest.raises(
+        guard_files.Unfit, match=r"to throw away: toy \(finished; its copy in .* is"
+    ):
         run()
     assert not any("stop-" in str(x) or "terminate-" in str(x) for x in fake.calls(account))
 

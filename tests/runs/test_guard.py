@@ -6,18 +6,28 @@ import re
 import shutil
 import time
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from remote_gpu_trainer.boxes import box as boxes
 from remote_gpu_trainer.cli.main import cli
 from remote_gpu_trainer.platforms import provider
-from remote_gpu_trainer.runs import guard, guard_files, guard_timer, ledger
+from remote_gpu_trainer.runs import (
+    guard,
+    guard_files,
+    guard_timer,
+    home_copy,
+    ledger,
+    other_runs,
+    this_machine,
+)
 from remote_gpu_trainer.text.locking import lock
 
 from tests.engines import fake_provider as fake
 from tests.engines.fake_run import fake_run, put_job
 from tests.engines.fake_ssh import fake_ssh
+from tests.runs.test_home_copy import LOST, released
 
 HOUR = 3600.0
 
@@ -63,7 +73,7 @@ class World:
     def drill(self, days=1.0, passed=True, kind=None):
         own = guard_files.read().confirmed["gpu:22"]
         asked = provider.of(own.provider)
-        command = guard_files.hash_of(asked.commands.stop.command)
+        command = this_machine.hash_of(asked.commands.stop.command)
         guard_files.note_drill(guard_files.Receipt(
             own.provider, asked.account(), kind or own.kind, command, self.now - days * 86400,
             passed, {"stop": ["~"]},
@@ -136,7 +146,7 @@ def test_a_copied_state_warns_and_stops_nothing_until_it_is_confirmed_here(
     world, way, tmp_path, monkeypatch
 ):
     if way == "another machine":  # that shares its home with this one
-        monkeypatch.setattr(guard_files, "_machine", lambda: "another")
+        monkeypatch.setattr(this_machine, "_machine", lambda: "another")
     elif way == "older":
         file = guard_files.place("confirmed.json")
         told = json.loads(file.read_text())
@@ -155,6 +165,10 @@ def test_a_copied_state_warns_and_stops_nothing_until_it_is_confirmed_here(
     assert "confirmed here: none" in shows and f"not confirmed here: gpu; {command}" in shows
     assert run(*command.split()[1:], "--yes").return_value == 0
     world.awake()
+    if way != "older":  # the drill's receipt was copied, too
+        assert "drilled" in world.round().blocked["gpu"] and not world.stops
+        world.drill(days=0.1)
+        world.awake()
     world.round()
     assert len(world.stops) == 1
 
@@ -248,6 +262,63 @@ def test_a_newer_drill_that_did_not_pass_ends_what_an_older_one_allowed(world, i
     world.awake()
     world.round()
     assert len(world.stops) == 1
+
+
+def test_a_receipt_that_was_copied_from_another_machine_is_no_drill(world):
+    [file] = guard_files.place("drills").iterdir()
+    told = json.loads(file.read_text())
+    for here in ("", this_machine.hash_of("another")):
+        file.write_text(json.dumps({**told, "here": here}))
+        world.awake()
+        told_now = world.round()
+        why = "was made on another machine, or its receipt was copied or restored since; rgt drill"
+        assert not world.stops and why in told_now.blocked["gpu"]
+    world.drill(days=0.1)
+    world.awake()
+    world.round()
+    assert len(world.stops) == 1
+
+
+def test_a_machine_without_ssh_says_so_and_names_no_box_for_gone(world, monkeypatch, tmp_path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for name in ("aws", "curl"):
+        (bare / name).symlink_to(shutil.which(name))
+    for name in ("python3", "bash", "sh", "env", "cat", "date"):
+        (bare / name).symlink_to(shutil.which(name))
+    monkeypatch.setenv("PATH", str(bare))
+    told = world.round()
+    assert told.code == 2 and not world.stops
+    assert told.lines[0].startswith(
+        "no box could be looked at: ssh isn't installed on this machine"
+    )
+    assert any("gpu is 7.0 h past its end" in line and "ssh isn't installed" in line
+               for line in told.lines)  # fmt: skip
+    assert not any("another box" in line or "--forget" in line for line in told.lines)
+
+
+def test_a_configuration_that_ssh_refuses_says_so(world, monkeypatch):
+    ssh = Path(shutil.which("ssh"))
+    ssh.write_text("#!/bin/sh\necho 'config line 1: Bad configuration option: x' >&2\nexit 255\n")
+    told = world.round()
+    assert told.code == 2 and "configuration (config line 1: Bad" in told.lines[0]
+    assert not any("another box" in line or "--forget" in line for line in told.lines)
+
+
+def test_the_end_of_a_run_is_known_though_all_jobs_are_lost(world):
+    ledger.reserve("gpu:22", "~/runs/toy", world.now - 7 * HOUR)
+    shutil.rmtree(ledger.jobs_place())
+    fake_ssh_dead(world)
+    told = world.round()
+    assert not world.stops
+    assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)
+
+
+def fake_ssh_dead(world):
+    """Let the box be reached no more."""
+    ssh = Path(shutil.which("ssh"))
+    dead = "gpu) [[ ${config-} ]] || { echo 'Connection refused' >&2; exit 255; } ;;\n  gone*)"
+    ssh.write_text(ssh.read_text().replace("gone*)", dead))
 
 
 def test_a_newer_drill_of_another_kind_of_box_changes_nothing(world):
@@ -350,6 +421,83 @@ def test_what_is_on_the_box_only_is_not_destroyed(world, monkeypatch):
     (world.place / "gpu/runs/unsafe/.done").write_text("{}")
     told = world.round()
     assert not world.stops and "nowhere else: unsafe" in told.blocked["gpu"]
+
+
+@pytest.fixture
+def brought(world, monkeypatch):
+    """The same, but its results are nowhere else than here, where a release has verified them."""
+    monkeypatch.setattr(provider, "kept", lambda act, box: ["/elsewhere"])
+    shutil.rmtree(world.place / "gpu/runs/toy/own")
+    bring(world)
+    return world
+
+
+def bring(world, folder="res"):
+    copy = home_copy.note(released(world.place / folder))
+    other_runs.find_others(boxes.parse("gpu"), "~/runs/toy", copy)
+
+
+def test_a_copy_here_is_read_just_before_the_stop(brought):
+    brought.round()
+    assert len(brought.stops) == 1
+
+
+@pytest.mark.parametrize("how", [how for how in LOST if "above" not in how])
+def test_a_copy_here_that_is_lost_since_is_no_proof(brought, how):
+    change, why = LOST[how]
+    change(brought.place / "res")
+    told = brought.round()
+    assert not brought.stops and why in told.blocked["gpu"]
+    assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)
+    assert any("the stop would destroy what is nowhere else: toy (its copy in" in x
+               for x in told.lines)  # fmt: skip
+    bring(brought, "anew")  # as the user then does
+    brought.awake()
+    brought.round()
+    assert len(brought.stops) == 1
+
+
+@pytest.mark.parametrize("where", ["out", "results/best"])
+def test_what_another_program_saved_there_after_the_release_is_not_here(brought, where):
+    run = brought.place / "gpu/runs/toy"
+    (run / where).mkdir(parents=True)
+    (run / where / "1.pt").write_text("1")
+    job = {"job": {"checkpoint": {"folder": "out"}, "results": ["results/*"]}, "rendered": {}}
+    (run / "run.d/job-0/job.json").write_text(json.dumps(job))
+    bring(brought)
+    (run / where / "2.pt").write_text("2")
+    told = brought.round()
+    assert not brought.stops and "nowhere else: toy" in told.blocked["gpu"]
+    (run / where / "2.pt").unlink()
+    (run / "notes.txt").write_text("where no run saves")
+    brought.awake()
+    brought.round()
+    assert len(brought.stops) == 1
+
+
+def test_a_release_of_which_only_the_moment_is_known_is_no_proof(brought):
+    lines = [json.loads(line) for line in ledger.place().open()]
+    for line in lines:
+        line.pop("to", None), line.pop("manifest", None)
+    ledger.place().write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    told = brought.round()
+    assert not brought.stops and "where its copy lies isn't known" in told.blocked["gpu"]
+
+
+@pytest.mark.parametrize("change", ["begins", "goes on"])
+def test_a_run_that_begins_while_a_copy_is_read_keeps_its_box(brought, monkeypatch, change):
+    def reads(copy):
+        folder = brought.place / "gpu/runs/toy"
+        if change == "begins":
+            fake_run(brought.place / "gpu", "other", deadline=brought.now + HOUR)
+        else:
+            (folder / ".done").write_text("{}")
+            os.utime(folder / ".done", (1, brought.now + 60))
+        return ""
+
+    monkeypatch.setattr(guard, "why_lost", reads)
+    brought.round()
+    assert not brought.stops
 
 
 def test_an_id_that_was_given_to_another_box_is_left_alone(world):

@@ -1,18 +1,20 @@
 """`runs`: every run known from here, all boxes at once; one that hangs is a row."""
 
 import json
+import shutil
 import time
 
 import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.cli import runs as screen
 from remote_gpu_trainer.cli.boxes import box_of, log_of, remember
-from remote_gpu_trainer.runs import known_jobs, ledger, overview
+from remote_gpu_trainer.runs import home_copy, known_jobs, ledger, overview
 from remote_gpu_trainer.text.money import Money
 
 from tests.engines.fake_run import fake_run
 from tests.engines.fake_ssh import fake_ssh
 from tests.programs import rgt
+from tests.runs.test_home_copy import released
 
 HOUR = 3600
 
@@ -193,10 +195,15 @@ def test_a_run_whose_box_is_gone_says_whether_its_results_are_here_and_costs_no_
     started("gpu", "toy")
     overview.rows(with_ended=True)
     if is_home:
-        ledger.released("gpu:22", str(folder), "mark")
+        copy = home_copy.note(released(place / "res"))
+        ledger.released("gpu:22", str(folder), "mark", copy)
     ledger.gone("gpu:22", "gpu", "it is", now=time.time() - HOUR)
     (row,) = overview.rows(with_ended=True)
     assert (row.state, row.is_home) == ("gone", is_home) and row.cost == pytest.approx(4, 0.01)
     assert ("its results are here" in row.why) is is_home and "its box is gone" in row.why
     done = rgt("runs", "--all")
     assert ("gone, last finished, results here" in done.stdout) is is_home, done.stdout
+    if is_home:
+        shutil.rmtree(place / "res")
+        (row,) = overview.rows(with_ended=True)
+        assert not row.is_home and row.why.endswith(f"its copy in {copy.folder} is gone")

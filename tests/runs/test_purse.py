@@ -1,5 +1,6 @@
 """The purse: what all boxes together may cost, by the ledger, without a box."""
 
+import json
 import multiprocessing
 import os
 import sys
@@ -8,7 +9,7 @@ import types
 
 import pytest
 from remote_gpu_trainer.cli import main
-from remote_gpu_trainer.runs import ledger, purse
+from remote_gpu_trainer.runs import ledger, purse, this_machine
 from remote_gpu_trainer.text.money import Money
 
 HOUR = 3600.0
@@ -153,9 +154,103 @@ def test_a_limit_outlives_each_damage_to_the_list_of_boxes():
             ledger.place().write_bytes(b"".join([*lines[:number], wrong, *lines[number + 1 :]]))
             with pytest.raises(purse.OverPurse, match="ledger.jsonl is damaged"):
                 purse.reserve(run_of("b", NOW + HOUR), NOW)
-    ledger.place().unlink()
-    with pytest.raises(purse.OverPurse, match="40.00 of 40 USD are left"):
-        purse.reserve(run_of("b", NOW + 21 * HOUR), NOW)
+
+
+def without(number):
+    """Delete a line of the list of boxes."""
+    lines = ledger.place().read_bytes().splitlines(keepends=True)
+    ledger.place().write_bytes(b"".join([*lines[:number], *lines[number + 1 :]]))
+
+
+def restored(*files):
+    """Put back what was there before the last reservation, over the files that are there."""
+
+    def put():
+        for file in files:
+            file().write_bytes(file().with_suffix(".backup").read_bytes())
+
+    return put
+
+
+def whole_restored():
+    """Put the state folder back from a backup, in its place."""
+    restored(purse.place, ledger.place)()
+    data, times = this_machine.place().read_bytes(), this_machine.place().stat()
+    this_machine.place().write_bytes(data)
+    os.utime(this_machine.place(), ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+LOSSES = {
+    "emptied": (lambda: ledger.place().write_bytes(b""), "isn't what it was"),
+    "deleted": (lambda: ledger.place().unlink(), "isn't what it was"),
+    "its first line deleted": (lambda: without(0), "isn't what it was"),
+    "its last line deleted": (lambda: without(-1 % len(ledger._events())), "isn't what it was"),
+    "put back from a backup": (restored(ledger.place), "isn't what it was"),
+    "both put back from a backup": (whole_restored, "copied or restored since"),
+    "no purse": (lambda: purse.place().unlink(), "is missing, and a purse was set at"),
+}
+
+
+@pytest.mark.parametrize("how", LOSSES)
+def test_what_was_reserved_is_never_given_out_again_because_a_file_was_lost(how, capsys):
+    rent("a", NOW)
+    purse.set_limit(Money(40, "USD"), NOW)
+    for file in (ledger.place(), purse.place()):
+        file.with_suffix(".backup").write_bytes(file.read_bytes())
+    purse.reserve(run_of("a", NOW + 15 * HOUR), NOW)
+    change, why = LOSSES[how]
+    change()
+    rent("b", NOW)
+    for refused in (purse.check, purse.reserve):
+        with pytest.raises(purse.OverPurse, match=f"{why}.*rgt purse set AMOUNT.*rgt purse clear"):
+            refused(run_of("b", NOW + HOUR), NOW)
+    assert main.main(["purse"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: purse: ") and said.count("\n") == 1
+    assert ("30.00 of 40 USD were spent or reserved at 2026-09-21" in said) is ("was:" in said)
+    assert main.main(["purse", "set", "100", "USD"]) == 0
+    assert purse.reserve(run_of("b", NOW + HOUR), NOW)
+
+
+def test_an_older_purse_that_is_put_back_is_none():
+    purse.set_limit(Money(400, "USD"), NOW)
+    before = purse.place().read_bytes()
+    purse.set_limit(Money(40, "USD"), NOW + HOUR)
+    purse.place().write_bytes(before)
+    with pytest.raises(purse.OverPurse, match="isn't the purse that was set last"):
+        purse.account(NOW + HOUR)
+
+
+def test_a_run_that_the_list_of_boxes_lost_counts_until_the_purse_is_set_anew():
+    purse.set_limit(Money(40, "USD"), NOW)
+    ledger.jobs_place().mkdir(parents=True)
+    told = {"address": "a:22", "folder": "~/runs/toy", "profile": "", "given": {}, "at": NOW + 1}
+    (ledger.jobs_place() / "a.json").write_text(json.dumps(told))
+    with pytest.raises(purse.OverPurse, match="doesn't have a:22, where a run was started since"):
+        purse.account(NOW + HOUR)
+    purse.set_limit(Money(40, "USD"), NOW + HOUR)
+    found = purse.account(NOW + HOUR)
+    assert found.lost == ["a:22"] and "not counted, as the list of boxes lost them: a:22" in (
+        found.in_words()
+    )
+
+
+def test_a_run_that_was_started_before_the_purse_was_set_is_counted_to_its_end():
+    rent("a", NOW)
+    purse.reserve(run_of("a", NOW + 15 * HOUR), NOW)
+    purse.set_limit(Money(40, "USD"), NOW + HOUR)
+    assert purse.account(NOW + HOUR).reserved == 28
+
+
+def test_what_is_added_to_the_list_of_boxes_is_no_damage():
+    purse.set_limit(Money(40, "USD"), NOW)
+    rent("a", NOW)
+    wanted = run_of("a", NOW + 15 * HOUR)
+    purse.reserve(wanted, NOW)
+    purse.give_back(wanted, NOW)
+    rent("b", NOW)
+    ledger.gone("b:22", "b", "", now=NOW)
+    assert purse.account(NOW).left == 40
 
 
 def test_of_two_that_reserve_at_once_one_is_refused():
@@ -235,10 +330,12 @@ def test_a_purse_that_cannot_be_locked_reserves_nothing(monkeypatch):
     def fails(descriptor, waits=True):
         raise OSError(36, "resource deadlock avoided")
 
-    monkeypatch.setattr(purse, "lock", fails)
     rent("a", NOW)
-    assert purse.reserve(run_of("a", NOW + HOUR), NOW) is None  # without a purse nothing is refused
+    with monkeypatch.context() as patch:
+        patch.setattr(purse, "lock", fails)
+        assert purse.reserve(run_of("a", NOW + HOUR), NOW) is None  # without a purse: no refusal
     purse.set_limit(Money(40, "USD"), NOW)
+    monkeypatch.setattr(purse, "lock", fails)
     with pytest.raises(purse.OverPurse, match="can't lock"):
         purse.reserve(run_of("a", NOW + HOUR), NOW)
 

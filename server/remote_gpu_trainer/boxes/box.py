@@ -38,6 +38,10 @@ __all__ = [
 
 MOST = 4 << 20  # bytes of a reply
 MOST_ERRORS = 64 << 10
+NO_SSH = (
+    "ssh isn't installed on this machine, or isn't on the PATH; install the OpenSSH client, or add "
+    "it to the PATH, also to that of a timer"
+)
 TO_BEGIN = 30.0  # seconds until a streaming program must have begun
 BASH = ("bash", "-s", "--")
 PYTHON = ("python3", "-I", "-")  # -I: don't import from the folder it starts in
@@ -108,7 +112,7 @@ def run(
         return Reply(
             "unreachable",
             why="no-ssh",
-            text="ssh isn't installed here; install the OpenSSH client",
+            text=NO_SSH,
         )
     before, begun, rest = done.out.partition(mark.encode() + b"\n")
     if begun:
@@ -292,6 +296,17 @@ def address(box: Box, ssh_config: str = "", limit: float = 10) -> str:
     return shown(f"{settings['hostname']}:{settings.get('port', '22')}", 200)
 
 
+def why_no_address(box: Box, limit: float = 10) -> Trouble | None:
+    """Return why ssh on this machine can't say where a box is, None where it can."""
+    done = _ask_settings(box, "", limit)
+    if done.missing:
+        return Trouble("no-ssh", NO_SSH)
+    if done.code == 0 and not done.late:
+        return None
+    last = next(reversed(shown_lines(done.errors, 1, 160)), "no answer")
+    return Trouble("no-ssh", f"ssh on this machine can't read its configuration ({last}); mend it")
+
+
 def numbers(box: Box, limit: float = 10) -> list[str]:
     """Return the IP addresses of the host that ssh reaches, [] where another machine finds it."""
     settings = _settings(box, "", limit)
@@ -309,9 +324,13 @@ def _settings(box: Box, ssh_config: str, limit: float) -> dict[str, str]:
     """Return what the user's ssh configuration says of a box, {} for this machine."""
     if box.local:
         return {}
-    done = _start([*_ssh(box, False, ssh_config), "-G", "--", box.host], b"", limit, MOST)
+    done = _ask_settings(box, ssh_config, limit)
     lines = done.out.decode("utf-8", "replace").splitlines()
     return dict(line.split(" ", 1) for line in lines if " " in line)
+
+
+def _ask_settings(box: Box, ssh_config: str, limit: float) -> _Done:
+    return _start([*_ssh(box, False, ssh_config), "-G", "--", box.host], b"", limit, MOST)
 
 
 def _ssh(box: Box, accept_new: bool, ssh_config: str, level: str = "ERROR") -> list[str]:
@@ -388,7 +407,7 @@ def _start(command: list[str], given: bytes | IO[bytes], limit: float, most: int
 
     try:
         process = call.start(starts) if call else starts()
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return _Done(missing=True)
     stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
     assert stdout and stderr  # pipes were asked for

@@ -27,8 +27,9 @@ def drill(provider: str, box: str | None, id: str, keys: Path | None, yes: bool)
     the kind that you train on; ALL ON IT IS LOST. Each step shows its command and cost, and asks.
 
     A receipt stays on this machine, without names, ids or keys: by it `rgt guard` may stop boxes of
-    this provider, account and kind for 90 days, until a newer one didn't pass. One that breaks off
-    didn't pass. It prints the lines for the platform's page.
+    this provider, account and kind for 90 days, until a newer one didn't pass. A copied or restored
+    one counts for nothing. One that breaks off didn't pass. It prints the lines for the platform's
+    page.
 
     Exit 0: passed, or the steps were shown. Exit 1: not passed. Exit 2: couldn't be done.
     """
@@ -59,7 +60,8 @@ def drill(provider: str, box: str | None, id: str, keys: Path | None, yes: bool)
     for line in drills.lines_for_page(done, date.today()):
         print(f"for the page: {line}")
     if not done.passed:
-        print("not passed; if the box is still on, it is billed: end it yourself")
+        print("not passed" if "end" in done.seconds else
+              "not passed; if the box is still on, it is billed: end it yourself")  # fmt: skip
     elif asked.commands.stop:
         print("passed")
     else:

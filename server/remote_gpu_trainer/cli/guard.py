@@ -61,10 +61,11 @@ def guard(
     and its files weren't copied or restored since; a deadline or budget that you wrote has passed,
     and the time that the run's own end may take; the newest `rgt drill` for this provider, account
     and kind of box passed, within 90 days; the provider's list shows that one id, made at that
-    time, just before; what the stop destroys holds no run whose results aren't verified elsewhere;
-    its clock agrees with the provider's, and it hasn't just started, slept or lost the network. One
-    box a round. Files that no run made aren't looked at. A box that can't be reached is left alone,
-    unless you confirmed it with --if-unreachable stop.
+    time, just before; what the stop destroys holds no run whose results aren't verified at its
+    durable place or by `rgt release` in a folder here, whose files it reads again just before; its
+    clock agrees with the provider's, and it hasn't just started, slept or lost the network. One
+    box a round. Files outside of where a run saves aren't looked at. A box that can't be reached is
+    left alone, unless you confirmed it with --if-unreachable stop.
 
     It was never tried on a real account. Without a command or option: `rgt guard status`.
 
@@ -249,9 +250,9 @@ def status(as_json: bool) -> int:
 
 def _status(as_json: bool) -> int:
     from ..runs import guard as guards
-    from ..runs import guard_files, guard_timer, known_jobs, ledger
+    from ..runs import guard_files, guard_timer, known_jobs, ledger, this_machine
 
-    timers, kept, here = guard_timer.installed(), guard_files.read(), guard_files.here()
+    timers, kept, here = guard_timer.installed(), guard_files.read(), this_machine.mark()
     last = kept.last
     age = None if last is None else time.time() - last.at
     works = age is not None and -guards.EVERY < age < 3 * guards.EVERY

@@ -31,8 +31,9 @@ def purse(action: str, amount: tuple[str, ...], as_json: bool) -> int:
     traffic and rounding aren't counted, nor a box that no command of yours reached from here. It
     stops no box.
 
-    Exit 0: shown or done. Exit 1: no purse is set, or it is spent. Exit 2: the limit can't be read,
-    or the list of boxes is damaged, so that nobody can say what is left; then `start` refuses too.
+    Exit 0: shown or done. Exit 1: no purse is set, or it is spent. Exit 2: the limit or the list of
+    boxes is damaged, missing, shorter than it was, or put back from a copy, so that nobody can say
+    what is left; then `start` and `resume` refuse too, until you set or clear it.
     """
     from ..runs import purse as purses
     from ..text.money import read_money

@@ -599,7 +599,7 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
     Returns 0 verified, 1 bad or another run lives there, 2 could not tell.
     """
     from ..platforms import teardown
-    from ..runs import box_gone, other_runs
+    from ..runs import box_gone, home_copy, other_runs
     from ..runs import release as releasing
 
     with terminal.Progress("pulling") as progress:
@@ -620,7 +620,8 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
     ways, stored = teardown.ways(profile, today), teardown.storage(profile, today)
     others = other_runs.Others()
     if ways:  # somebody may end this box
-        others = other_runs.find_others(box, results.source, results.is_all)
+        copy = home_copy.note(Path(results.to)) if results.is_all else None
+        others = other_runs.find_others(box, results.source, copy)
     may_end = others.may_end and not results.left
     ways, stored = (ways, stored) if may_end else ([], None)
     next_step = box_gone.next_step(box, profile) if may_end else ""

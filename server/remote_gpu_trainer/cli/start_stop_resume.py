@@ -162,14 +162,14 @@ def _start(
     try:
         before = job_start.refuse_living(place, plan, accept_new=accept_new)
         since = run_ends.paid_since(plan.job, now)
-        remember(place, plan.platform.name, plan.job.hourly, since)
+        remember(place, plan.platform.name, since=since)
         if plan.job.budget:
             given = _settle_rented(place, plan, given, asking, before.first_start or now)
             plan = job_start.plan(
                 given, profile, place, now, must_restore=must_restore, before=plan
             )
         _say_end(place, plan, before.first_start, now)
-        wanted = purse.wanted_by(place, plan, before.first_start or now)
+        wanted = purse.wanted_by(place, plan.job, plan.platform, before.first_start or now)
         if wanted and (counted := purse.check(wanted, now)):
             _say("purse", counted.in_words())
         if _settle_cards(place, plan, asking, accept_new, report) == 0:
@@ -197,6 +197,7 @@ def _start(
         _print(as_json, report, place, plan.job.folder)
         return int(bool(report["refusals"]))
     course.came_to = "the code may be there in part, and nothing was started"
+    remember(place, plan.platform.name, plan.job.hourly)  # not of a start that was refused
     with _reserved(wanted), terminal.Progress(f"sending to {shown(place.name, 60)}") as progress:
         sent = job_start.send(place, plan, begins=progress.follow)
     course.came_to = "the code is there, and nothing was started"
@@ -317,11 +318,12 @@ def _reserved(wanted: Wanted | None) -> Iterator[None]:
     """
     from ..runs import purse
 
-    counted = purse.reserve(wanted) if wanted else None
+    if wanted:
+        purse.reserve(wanted)
     try:
         yield
     except BaseException:
-        if wanted and counted:
+        if wanted:
             purse.give_back(wanted)
         raise
 
@@ -747,9 +749,31 @@ def _resume(
     if differing is not None and (told := job_start.told_differing(differing)):
         _say("code", f"{told}; --code sends it")
     again = shlex.join([*words, *_options_of(fields)])
+    if known and not fields and not with_code:
+        _reserve_again(place, known, before)
     course.begun = place, before.dir
     following = Following(box, "", again)
     return _begin(place, before, before.dir, "resume", following, {}, as_json)
+
+
+def _reserve_again(place: Box, known: Known, before: Status) -> None:
+    """Reserve what a run may cost that goes on as it is: its box may be counted no more, or the
+    purse be newer. Raises OverPurse."""
+    from ..platforms import profile as profiles
+    from ..runs import purse
+    from ..runs.job_errors import JobError
+    from ..runs.job_reading import from_object
+
+    try:
+        job, platform = from_object(known.given), profiles.get(known.profile)
+    except (JobError, profiles.ProfileError):  # of another release: its job can't be read here
+        return
+    remember(place, known.profile, job.hourly)
+    wanted = purse.wanted_by(
+        place, job, platform, before.first_start or known.first_start or known.at
+    )
+    if wanted:
+        purse.reserve(wanted)
 
 
 def _send_anew(
@@ -766,7 +790,7 @@ def _send_anew(
     now = time.time()
     given, plan = job_start.plan_anew(place, known, fields, now, with_code=with_code)
     _say_end(place, plan, before.first_start, now)
-    wanted = purse.wanted_by(place, plan, before.first_start or now)
+    wanted = purse.wanted_by(place, plan.job, plan.platform, before.first_start or now)
     with _reserved(wanted), terminal.Progress(f"sending to {shown(place.name, 60)}") as progress:
         sent = job_start.send(place, plan, keep_code=not with_code, begins=progress.follow)
     course.came_to = "the script was sent anew, and nothing was started"

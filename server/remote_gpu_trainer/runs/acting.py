@@ -135,7 +135,7 @@ def _told_of(plan: job_start.Plan, box: Box, first: float | None, now: float) ->
     """Return what to tell of a job whose script is sent. `first`: when it was started before."""
     began = first or now
     until = run_ends.until(plan.job, now, first)
-    wanted = purse.wanted_by(box, plan, began)
+    wanted = purse.wanted_by(box, plan.job, plan.platform, began)
     counted = purse.check(wanted, now) if wanted else None
     end = rendered.end_of(plan.job, plan.platform)["end"]["command"]
     size = sum(len(data) for data, _ in plan.parcel.texts.values())

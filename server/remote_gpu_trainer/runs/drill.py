@@ -23,6 +23,7 @@ from ..text.masking import shown
 from . import guard_files, other_runs
 from .guard import ids_at, names_of
 from .guard_files import Receipt, Unfit
+from .this_machine import hash_of
 
 MOST = 900.0  # seconds until a box has the state that a command gives it
 EVERY = 15.0  # seconds between two lists
@@ -88,6 +89,11 @@ def drill(provider: Provider, box: Box, id: str, ask: Ask) -> Receipt:
     """
     done = Receipt(provider.name, "", "", "", time.time(), False, {})
     began = time.monotonic()
+    if any(one.at > done.at for one in guard_files.read().receipts):
+        raise Unfit(
+            "the receipt of an earlier drill is dated ahead of this clock, so the newest can't be "
+            f"told; set this clock, or delete that receipt in {guard_files.place('drills')}"
+        )
     address = boxes.address(box)
     listed = provider.boxes()
     there = ids_at(listed, names_of(box, address))
@@ -99,7 +105,7 @@ def drill(provider: Provider, box: Box, id: str, ask: Ask) -> Receipt:
             "box that it marks, so exactly one must run there, of the id that you gave"
         )
     item = found[0]
-    others = other_runs.find_others(box, f"~/{MARK}", verified=False)
+    others = other_runs.find_others(box, f"~/{MARK}", verified=None)
     if others.why or others.living or others.owed:
         names = ", ".join(other.words for other in (*others.living, *others.owed))
         raise Unfit(f"{shown(box.name, 60)} is no box to throw away: {names or others.why}; rent "
@@ -115,7 +121,7 @@ def drill(provider: Provider, box: Box, id: str, ask: Ask) -> Receipt:
         raise Unfit("no mark could be left on the box; check that rgt ssh reaches it")
     survives = known.stop is None
     if known.stop:
-        done.command = guard_files.hash_of(known.stop.command)
+        done.command = hash_of(known.stop.command)
         stopped = _step(provider, "stop", known.stop, item, "stopped", ask, done)
         if stopped is None:
             return done
@@ -196,6 +202,8 @@ def _change(provider: Provider, act: Act, item: Item, wanted: str, ask: Ask) -> 
 def _at(box: Box, item: Item) -> Box:
     """Return a box at the address that the list shows now: a start may give another one."""
     user = box.host.rpartition("@")[0]
+    if item.is_at(boxes.address(box)):
+        return box
     for host, port in item.hosts:
         text = f"{user}@{host}" if user else host
         own = tuple(

@@ -25,15 +25,17 @@ from ..platforms.provider import Item, NoAnswer, Provider
 from ..runner.deadline import after
 from ..text.masking import shown
 from ..text.spans import shown_seconds
-from . import guard_files, known_jobs, ledger, other_runs, overview
+from . import guard_files, known_jobs, ledger, other_runs, overview, this_machine
 from .guard_decision import CLOCKS, Confirmed, End, Seen, anew, decide, typed, warnings
 from .guard_files import Last, Unfit
+from .home_copy import Copy, why_lost
 from .job_errors import JobError
 from .job_reading import from_object
 from .known_jobs import Known
 from .local_files import Withheld
 from .overview import Place
 from .sent_job import end_seconds
+from .this_machine import hash_of
 
 EVERY = 600.0  # seconds between two rounds
 HOLD = 540.0  # seconds for which no box is judged after something odd: until the next round
@@ -51,12 +53,14 @@ DEAD = ("timeout", "refused", "lost")  # reasons of ssh for which a box counts a
 @dataclass
 class Look:
     """What one box said. `names`: its address, and that by each of its IP addresses. `reason`: of
-    ssh, where it said nothing; `why` in words."""
+    ssh, where it said nothing; `why` in words. `relied`: the copies here for which its ended runs
+    count as safe until one looks, by the run's folder there."""
 
     place: Place
     names: tuple[str, ...] = ()
     rows: list[dict] = field(default_factory=list)
     strangers: tuple[str, ...] = ()
+    relied: dict[str, Copy] = field(default_factory=dict)
     answers: bool = False
     reason: str = ""
     why: str = ""
@@ -103,9 +107,11 @@ class _Round:
         self.kept = guard_files.read()
         self.before, self.confirmed = self.kept.last, self.kept.confirmed
         self.last = Last(at=self.now, up=time.monotonic(), boot=_boot())
-        self.here = guard_files.here()
+        self.here = this_machine.mark()
         self.is_paused = os.path.lexists(guard_files.place("paused"))
         self.acted = ""
+        rentals = (rental for rental in ledger.rentals() if rental.end is None)
+        self.reserved = {rental.box.address: rental.reserved for rental in rentals}
         self.damaged_at = -inf  # no box that was made before is judged
         self.is_offline = False
 
@@ -154,6 +160,8 @@ class _Round:
                 look.reason = ""
         if self.keyless:
             self.tell(f"no provider could be asked: {self.keyless}", 2)
+        if deaf := [look.why for look in looks if look.reason == "no-ssh"]:
+            self.tell(f"no box could be looked at: {deaf[0]}", 2)
         for name, account in accounts.items():
             if account.why and not self.keyless:
                 self.tell(f"a provider couldn't be asked: {account.why}", 2)
@@ -267,7 +275,7 @@ class _Round:
         seen = self._see(look, own, account, hold)
         decision = decide(seen)
         if decision.acts and account.provider:
-            seen = self._see_again(seen, look, account.provider)
+            seen = self._see_again(seen, look, account, hold)
             decision = decide(seen)
         if decision.condition:
             self.last.blocked[shown(seen.name, 60)] = f"{decision.condition}: {decision.why}"
@@ -297,7 +305,7 @@ class _Round:
             hold,
             self.is_offline,
             own,
-            tuple(self._end(job, place) for job in jobs if job.at >= made - CLOCKS),
+            self._ends(jobs, [one.place for one in same], made),
             here=self.here,
             why=look.why,
             why_unlisted=account.why,
@@ -320,11 +328,23 @@ class _Round:
                 account=account.mark,
                 drilled=drilled,
                 undrilled=last.at if last and drilled is None else None,
-                command=guard_files.hash_of(*words) if listed else own.command,
+                is_drill_of_here=last is None or last.here == self.here,
+                command=hash_of(*words) if listed else own.command,
                 sent=self.kept.sent(own),
                 clock_ahead=account.ahead,
             )
         return _with_runs(seen, look, act) if look.answers else seen
+
+    def _ends(self, jobs: list[Known], places: list[Place], made: float) -> tuple[End, ...]:
+        """Return when the runs from here end at the latest, on a box that was `made` then: also
+        those whose jobs were lost, by what was noted of them."""
+        found = [self._end(job, places[0]) for job in jobs if job.at >= made - CLOCKS]
+        known = {(job.address, job.folder) for job in jobs}
+        for place in places:
+            for folder, until in self.reserved.get(place.address, {}).items():
+                if until and (place.address, folder) not in known:
+                    found.append(End(folder, until, MOST_OF_AN_END))
+        return tuple(found)
 
     def _end(self, job: Known, place: Place) -> End:
         """Return when a run from here ends at the latest."""
@@ -341,9 +361,24 @@ class _Round:
             )  # fmt: skip
         return End(job.name, None, 0.0)
 
-    def _see_again(self, seen: Seen, look: Look, provider: Provider) -> Seen:
-        """Return what is so just before the stop: the provider's list, asked anew."""
-        own = seen.confirmed
+    def _see_again(self, seen: Seen, look: Look, account: Account, hold: str) -> Seen:
+        """Return what is so just before the stop: the copies on which it relies, then the box where
+        that took time, then the provider's list."""
+        own, provider = seen.confirmed, account.provider
+        relied = look.relied
+        lost = tuple(
+            f"{other_runs.name_of(folder)} ({why})"
+            for folder, copy in relied.items()
+            if (why := why_lost(copy))
+        )
+        if relied:
+            look = _look_safely(look.place)
+            seen = self._see(look, own, account, hold)
+            new = (folder for folder, copy in look.relied.items() if relied.get(folder) != copy)
+            lost += tuple(map(other_runs.name_of, new))
+        seen = replace(seen, unproven=(*seen.unproven, *lost))
+        if lost or provider is None:
+            return seen
         try:
             boxes = provider.boxes()
             return replace(
@@ -407,6 +442,9 @@ def _look(place: Place) -> Look:
     try:
         box = boxes.parse(place.name)
         if boxes.address(box, limit=LOOK) != place.address:
+            if trouble := boxes.why_no_address(box, LOOK):
+                look.why, look.reason = trouble.text, trouble.why
+                return look
             gone = f"rgt release {typed(place.address)} --forget"
             look.why = f"its name leads to another box now; once it is gone: {gone}"
             return look
@@ -427,7 +465,7 @@ def _with_runs(seen: Seen, look: Look, act: Act | None) -> Seen:
     longer, ending, unproven, ended, late = [], [], [], [], []
     kept = providers.kept(act, seen.listed[0]) if act and len(seen.listed) == 1 else []
     box = boxes.parse(look.place.name)
-    marks = ledger.releases(look.place.address)
+    released = ledger.releases(look.place.address)
     for row in look.rows:
         status = other_runs.status_of(box, row)
         if status.state == "nothing":
@@ -440,10 +478,13 @@ def _with_runs(seen: Seen, look: Look, act: Act | None) -> Seen:
             late.append(status.deadline)
             left = status.deadline + _end_seconds(row) - seen.now
             ending += [(name, left)] if left > 0 else []
-        is_released = marks.get(str(row.get("folder"))) == str(row.get("mark"))
-        is_safe = not lives and (row.get("saved") is True or is_released)
-        if not is_safe and not _are_kept(row.get("mounts"), kept):
-            unproven.append(name)
+        copy = other_runs.copy_of(row, released)
+        is_saved = not lives and row.get("saved") is True
+        if not is_saved and not _are_kept(row.get("mounts"), kept):
+            if lives or copy is None:
+                unproven.append(name)
+            else:
+                look.relied[str(row.get("folder"))] = copy
         if not lives:
             ended.append(f"{name} ({status.state})")
     if longer or len(ended) < len([row for row in look.rows if row.get("began")]):
@@ -511,7 +552,7 @@ def candidate(
         )
     words = provider.words(act, box)
     own = Confirmed(address, name, provider.name, box.id, box.created, box.kind, provider.account(),
-                    guard_files.hash_of(*words), words, now,
+                    hash_of(*words), words, now,
                     "stop" if wins == "stop" else "alarm")  # fmt: skip
     return own, box
 

@@ -88,7 +88,8 @@ class Seen:
     `damage`: a local file that a round needs can't be read; `hold`: why no box may be judged in
     this round. `is_offline`: nothing could be looked at. `ends`: of the runs from here since the
     box was made. `drilled`: when the newest drill of this provider, account and kind passed with
-    this command; `undrilled`: when it was, where it didn't. `here`: as `Confirmed` has it, now.
+    this command; `undrilled`: when it was, where it didn't, and `is_drill_of_here`
+    whether here. `here`: as `Confirmed` has it, now.
     `command`, `account`: as they are now. `listed`: the boxes of the provider's list that have the
     id; `listed_at`: when, None for no list; `why_unlisted`. `asked`: the address at which the box
     was asked by ssh; `at_address`: the ids of the boxes of the list that are reached there.
@@ -113,6 +114,7 @@ class Seen:
     ends: tuple[End, ...] = ()
     drilled: float | None = None
     undrilled: float | None = None
+    is_drill_of_here: bool = True
     here: str = ""
     command: str = ""
     account: str = ""
@@ -195,6 +197,11 @@ def _is_drilled(seen: Seen) -> str:
     own = seen.confirmed
     told = f"{own.provider}, this account and this kind of box" if own else ""
     again = f"rgt drill {own.provider if own else ''} shows how"
+    if seen.undrilled is not None and not seen.is_drill_of_here:
+        return (
+            f"the newest drill for {told} was made on another machine, or its receipt was copied "
+            f"or restored since; {again}"
+        )
     if seen.undrilled is not None:
         ago = shown_seconds(max(0.0, seen.now - seen.undrilled))
         return (
@@ -203,7 +210,12 @@ def _is_drilled(seen: Seen) -> str:
     if seen.drilled is None:
         return f"no drill has passed for {told}; {again}"
     days = (seen.now - seen.drilled) / 86400
-    if not 0 <= days <= DRILL_DAYS:
+    if days < 0:
+        return (
+            f"the drill for {told} is dated {shown_seconds(-days * 86400)} ahead of this clock; "
+            f"set this clock, or delete its receipt and drill anew; {again}"
+        )
+    if days > DRILL_DAYS:
         limit = f"the limit is {DRILL_DAYS}; {again}"
         return f"the drill for {told} is {days:.0f} days old, {limit}"
     return ""
@@ -372,10 +384,8 @@ def warnings(seen: Seen, decision: Decision) -> list[str]:
         told.append(f"{name} is {late} past its end, and may still be billed{why}")
     gone = f"if it is gone: rgt release {typed(seen.name)} --forget"
     if seen.ssh == "dead" and not is_off and not is_past:
-        silent = shown_seconds(seen.silent_for)
-        told.append(
-            f"{name} has given no answer for {silent}, and may be billed: {seen.why}; {gone}"
-        )
+        silent = f" for {shown_seconds(seen.silent_for)}" if seen.silent_for else ""
+        told.append(f"{name} has given no answer{silent}, and may be billed: {seen.why}; {gone}")
     if seen.ssh == "unsure" and seen.why and not (is_off or is_past or seen.is_offline):
         told.append(f"{name} couldn't be looked at, and may be billed: {seen.why}")
     if seen.ended and not is_past and not is_off:

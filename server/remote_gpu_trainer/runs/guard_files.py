@@ -6,12 +6,11 @@ job, a log or a box.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,11 @@ from typing import Any
 from ..platforms.profile import Act
 from ..text import UserError
 from ..text.locking import lock
-from . import known_jobs, ledger, local_files
+from . import known_jobs, ledger, local_files, this_machine
 from .guard_decision import Confirmed
 from .known_jobs import Known
 from .local_files import Damaged, Seconds
+from .this_machine import hash_of
 
 MOST_BYTES = 16 << 20  # of the journal's end
 ANEW = {  # what to do about each file that is damaged
@@ -77,7 +77,7 @@ class Receipt:
     """What a drill has shown. Times: seconds since 1970; `seconds` each step took.
 
     `command`: the hash of what stops a box, '' where nothing does. `survived`: the marked folders
-    that kept their mark over a step.
+    that kept their mark over a step. `here`: as `Confirmed` has it.
     """
 
     provider: str
@@ -90,6 +90,7 @@ class Receipt:
     marked: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     costs: dict[str, float | None] = field(default_factory=dict)
+    here: str = ""
     notes: list[str] = field(default_factory=list)
 
     __pydantic_config__ = local_files.STRICT
@@ -135,10 +136,11 @@ class Kept:
 
     def drilled(self, own: Confirmed, act: Act) -> float | None:
         """Return when the newest drill showed that this command stops such a box of this account,
-        None where it didn't."""
+        None where it didn't, or where that was on another machine or in other files."""
         last = self.drill(own)
+        is_of_here = last and last.here and last.here == this_machine.mark()
         shows = last and last.passed and last.command == hash_of(act.command)
-        return last.at if last and shows else None
+        return last.at if last and shows and is_of_here else None
 
     def _of(self, own: Confirmed) -> list[Step]:
         return [one for one in self.steps if (one.id, one.created) == (own.id, own.created)]
@@ -206,38 +208,20 @@ def journal(step: str, own: Confirmed, **more: str) -> None:
         raise _not_written(file, error) from None
 
 
-def here() -> str:
-    """Return a mark of this machine and of this very folder, '' where nothing was confirmed yet.
-
-    A file that is never written again carries it: a copy, or a backup that is put back, has another
-    inode or another time of change, which nobody can set. The clone of a whole disk isn't seen.
-    """
-    try:
-        told = place("here").stat()
-    except OSError:
-        return ""
-    return hash_of(_machine(), str(told.st_ino), str(told.st_ctime_ns))
-
-
-def _machine() -> str:
-    """Return the id of this machine, '' where it has none in a file."""
-    for name in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
-        with suppress(OSError):
-            return Path(name).read_text(encoding="ascii", errors="replace").strip()
-    return ""
-
-
 def confirm(confirmed: Confirmed) -> None:
     """Note what the user has confirmed, here. Raises Damaged and Unfit."""
     name = "confirmed.json"
     known = local_files.read(place(name), dict[str, Confirmed], ANEW[name]) or {}
-    if not here():
-        try:
-            local_files.write(place("here"), b"")
-        except OSError as error:
-            raise _not_written(place("here"), error) from None
-    told = {**known, confirmed.address: replace(confirmed, here=here())}
+    told = {**known, confirmed.address: replace(confirmed, here=_make_mark())}
     _write(name, {address: asdict(one) for address, one in told.items()})
+
+
+def _make_mark() -> str:
+    """Return the mark of this machine and these files. Raises Unfit."""
+    try:
+        return this_machine.make()
+    except OSError as error:
+        raise _not_written(this_machine.place(), error) from None
 
 
 def note_round(told: Last) -> None:
@@ -248,6 +232,7 @@ def note_round(told: Last) -> None:
 def note_drill(receipt: Receipt) -> Path:
     """Keep the receipt of a drill, over what was kept of it before; return its file. Raises
     Unfit."""
+    receipt.here = _make_mark()
     file = drill_file(receipt)
     _write(f"drills/{file.name}", asdict(receipt))
     return file
@@ -256,11 +241,6 @@ def note_drill(receipt: Receipt) -> Path:
 def drill_file(receipt: Receipt) -> Path:
     """Return the file of a receipt."""
     return place(f"drills/{receipt.provider}-{receipt.at * 1000:.0f}.json")
-
-
-def hash_of(*words: str) -> str:
-    """Return the hash of a command's words."""
-    return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
 
 def _write(name: str, told: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ elsewhere later doesn't hide the old box.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..text import BadRequest
 from ..text.spans import shown_moment
 from . import local_files
+from .home_copy import Copy
 from .local_files import Damaged, Seconds
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ MOST_BYTES = 64 << 20  # of the file's end, some 300,000 events: what is older i
 OPENED, GONE, OWN, REMINDED, LISTED = "opened", "gone", "own", "reminded", "listed"
 RELEASED = "released"
 RESERVED = "reserved"
+LIMITED = "limited"  # a purse was set at `since`, 0 where it was cleared
 DAMAGED = "delete that line; boxes and runs that only it names may still be billed"
 ABOUT_BOXES = ("status", "release", "health")  # the commands that print the reminder
 DAY = 24 * 3600  # seconds between two reminders
@@ -49,6 +52,8 @@ class Event:
     id: str = ""
     folder: str = ""
     mark: str = ""
+    to: str = ""
+    manifest: str = ""
     until: Seconds | None = None
     since: Seconds = 0.0
 
@@ -154,18 +159,21 @@ def ids_of(address: str) -> set[str]:
     return ids
 
 
-def released(address: str, folder: str, mark: str, now: float | None = None) -> bool:
+def released(address: str, folder: str, mark: str, copy: Copy, now: float | None = None) -> bool:
     """Note that a run's results are verified here. False when it can't be written.
 
     `folder`: of the run, on the box. `mark`: by it the box tells that the run didn't go on since.
+    `copy`: where they lie, for a later look.
     """
-    return _append(RELEASED, now, address=address, folder=folder, mark=mark)
+    there = {"to": copy.folder, "manifest": copy.manifest}
+    return _append(RELEASED, now, address=address, folder=folder, mark=mark, **there)
 
 
-def releases(address: str) -> dict[str, str]:
-    """Return the mark of each run of a box that was released, by its folder there."""
+def releases(address: str) -> dict[str, tuple[str, Copy]]:
+    """Return of each run of a box that was released its mark and where its copy lies, by its folder
+    there. Whether the copy is still there, `home_copy.why_lost` tells."""
     mine = (one for one in _events() if one.event == RELEASED and one.address == address)
-    return {event.folder: event.mark for event in mine}
+    return {event.folder: (event.mark, Copy(event.to, event.manifest)) for event in mine}
 
 
 def forget(name: str, address: str, *, own: bool, now: float | None = None) -> str:
@@ -300,6 +308,29 @@ def rentals() -> list[Rental]:
             if kind == GONE:
                 ended.append(replace(rental, end=event.t))
     return [*ended, *open_.values()]
+
+
+def limited(since: float, now: float | None = None) -> bool:
+    """Note when a purse was set, 0 for one that was cleared. False when it can't be written."""
+    return _append(LIMITED, now, since=since)
+
+
+def limited_since() -> float:
+    """Return when the purse was set that was set last, 0 for none, or one that was cleared."""
+    return next((event.since for event in reversed(_events()) if event.event == LIMITED), 0.0)
+
+
+def fingerprint(size: int | None = None) -> tuple[int, str]:
+    """Return the bytes of the file and their digest, of the first `size` alone where it is given.
+
+    Lines are only ever added, so what was there once stays as it was.
+    """
+    try:
+        with place().open("rb") as file:
+            data = file.read() if size is None else file.read(size)
+    except OSError:
+        data = b""
+    return len(data), hashlib.sha256(data).hexdigest()
 
 
 def reserve(address: str, folder: str, until: float, now: float | None = None) -> bool:

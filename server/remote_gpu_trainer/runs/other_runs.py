@@ -1,7 +1,7 @@
 """The runs of a box that would be lost with it: those that live, and those that aren't here yet.
 
-A run's results are safe once a release verified them here and it didn't go on since, or once its
-last copy to a durable place off the box is verified.
+A run's results are safe while the copy that a release verified here is whole and the run didn't go
+on since, or once its last copy to a durable place off the box is verified.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..boxes import box as boxes
@@ -17,6 +17,7 @@ from ..boxes.box import Box
 from ..numbers import finite
 from ..text.masking import shown
 from . import ledger, run_script
+from .home_copy import Copy, why_lost
 from .status_reply import Status, ended_as, status_from
 
 LIMIT = 120.0  # seconds for all runs of a box
@@ -26,16 +27,19 @@ A_RUN = 25.0  # of them for one run's script
 
 @dataclass(frozen=True)
 class Other:
-    """A run on a box. `run`: what --run takes. `state`: as `Status` has it, or unknown."""
+    """A run on a box. `run`: what --run takes. `state`: as `Status` has it, or unknown.
+    `why`: what became of the copy that a release from here had verified."""
 
     run: str
     state: str
     step: int | None = None
+    why: str = ""
 
     @property
     def words(self) -> str:
         """Return the run and its state for people."""
-        return f"{self.run} ({self.state}{'' if self.step is None else f' at step {self.step}'})"
+        step = "" if self.step is None else f" at step {self.step}"
+        return f"{self.run} ({self.state}{step}{self.why and f'; {self.why}'})"
 
 
 @dataclass
@@ -60,17 +64,17 @@ class Others:
         return asdict(self)
 
 
-def find_others(box: Box, folder: str, verified: bool) -> Others:
+def find_others(box: Box, folder: str, verified: Copy | None) -> Others:
     """Return the runs of a box that its end would cost, beside the one in `folder`.
 
-    `verified`: whether the results of that one have just been verified here, which is noted.
+    `verified`: where the results of that one lie, which have just been verified here: it is noted.
     """
     try:
         rows = rows_of(box, (folder,), LIMIT)
     except NoRows as error:
         return Others(why=str(error))
     address, others = boxes.address(box), Others()
-    marks = ledger.releases(address)
+    released = ledger.releases(address)
     for row in rows:
         place, mark = str(row.get("folder", "")), str(row.get("mark", ""))
         status = status_of(box, row)
@@ -79,10 +83,19 @@ def find_others(box: Box, folder: str, verified: bool) -> Others:
             others.living.append(found)
         elif row.get("asked_for") is True:
             if verified:
-                ledger.released(address, place, mark)
-        elif found.state != "nothing" and not row.get("saved") and marks.get(place) != mark:
-            others.owed.append(found)
+                ledger.released(address, place, mark, verified)
+        elif found.state != "nothing" and not row.get("saved"):
+            copy = copy_of(row, released)
+            why = why_lost(copy) if copy else ""
+            others.owed += [replace(found, why=why)] if why or not copy else []
     return others
+
+
+def copy_of(row: dict, released: dict[str, tuple[str, Copy]]) -> Copy | None:
+    """Return where the copy of a run lies that a release from here has verified and that didn't go
+    on since; None where none did. `row`: as `rows_of` returns it."""
+    mark, copy = released.get(str(row.get("folder")), ("", None))
+    return copy if mark and mark == row.get("mark") else None
 
 
 class NoRows(Exception):

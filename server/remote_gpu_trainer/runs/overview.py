@@ -20,10 +20,12 @@ from ..boxes import box as boxes
 from ..boxes.box import BadBox, Box
 from ..text.masking import shown
 from . import known_jobs, ledger, local_files, other_runs, status_cost
+from .home_copy import why_lost
 from .known_jobs import Known, is_named
 from .status_reply import Status
 
 LIMIT = 5.0  # seconds for one box
+A_COPY = 5.0  # and for a look at the copy of one run
 AT_ONCE = 32  # boxes that are asked at the same time
 MOST_SEEN = 2000  # rows that are kept of what boxes said
 ENDED = ("finished", "failed", "stopped", "deadline", "preempted", "unsaved", "gone")
@@ -219,11 +221,14 @@ def _gone(asked: Iterable[str], seen: dict[str, list[Row]]) -> list[Row]:
     ended = {rental.box.address: rental for rental in ledger.rentals() if rental.end is not None}
     for address, before in seen.items():
         if address not in asked:
-            home, rental = ledger.releases(address), ended.get(address)
+            released, rental = ledger.releases(address), ended.get(address)
+            copies = {folder: copy for folder, (_, copy) in released.items()}
             for row in before:
                 row.last_state, row.state = row.last_state or row.state, "gone"
-                row.is_home = any(is_named(folder, row.folder) for folder in home)
-                row.why = f"its box is gone; {'its results are here' if row.is_home else LOST}"
+                own = [copy for folder, copy in copies.items() if is_named(folder, row.folder)]
+                lost = why_lost(own[-1], A_COPY, reads=False) if own else LOST
+                row.is_home = not lost
+                row.why = f"its box is gone; {lost or 'its results are here'}"
                 if rental and rental.end and (cost := rental.box.cost(rental.end)) is not None:
                     row.cost, row.currency = cost, rental.box.currency
                 found.append(row)

@@ -1,6 +1,8 @@
 """A limit on what all boxes together may cost. An estimate by time and price.
 
-The limit is a file of its own, written whole: damage to another file can't lift it.
+The limit is a file of its own, written whole: damage to another file can't lift it. It knows the
+list of boxes as it was at the last reservation, and that list knows when the purse was set: where
+one of them was lost, cut or put back from a copy, nobody can say what is left.
 `start` reserves the worst case of a run, that is the price of its box until the run ends at the
 latest, and refuses what doesn't fit. A box that isn't confirmed gone goes on counting; one that is
 gone counts by its hours. It is a brake for whoever keeps to it: it stops no box, and knows only
@@ -14,7 +16,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +25,14 @@ from ..runner.deadline import after
 from ..text import BadRequest, UserError
 from ..text.locking import lock
 from ..text.money import Money
-from ..text.spans import shown_seconds
-from . import known_jobs, ledger, local_files
+from ..text.spans import shown_moment, shown_seconds
+from . import known_jobs, ledger, local_files, this_machine
 from .local_files import Damaged, Seconds
 from .rendered import billed
 
 if TYPE_CHECKING:
-    from .job_start import Plan
+    from ..platforms.profile import Profile
+    from .job import Job
 
 ANEW = "set it anew with rgt purse set AMOUNT, or take it away with rgt purse clear"
 NOT_COUNTED = "estimated by time and price: storage, traffic and rounding aren't counted"
@@ -41,11 +44,25 @@ class OverPurse(UserError):
 
 @dataclass(frozen=True)
 class _Limit:
-    """The file of a purse. `since`: when it was set, seconds since 1970."""
+    """The file of a purse. Times: seconds since 1970.
+
+    `since`: when it was set. `here`: the mark of this machine and of these files. `size`, `digest`:
+    of the ledger at the last reservation, at `at`; `counted`: what was spent or reserved then.
+    """
 
     amount: float
     currency: str
     since: Seconds
+    here: str
+    size: int
+    digest: str
+    at: Seconds
+    counted: float
+
+    @property
+    def money(self) -> Money:
+        """Return what the purse was set to."""
+        return Money(self.amount, self.currency)
 
     __pydantic_config__ = local_files.STRICT
 
@@ -59,7 +76,8 @@ class Account:
     """What is spent of a purse. Amounts are in its currency, times in seconds since 1970.
 
     `reserved`: what the boxes cost until their runs end at the latest. `uncounted`: names of boxes
-    without a price in this currency, and addresses of those that the list of boxes lost.
+    without a price in this currency; `lost`: addresses of those that the list of boxes lost before
+    the purse was set.
     """
 
     purse: Money
@@ -67,6 +85,7 @@ class Account:
     spent: float
     reserved: float
     uncounted: list[str]
+    lost: list[str] = field(default_factory=list)
 
     @property
     def left(self) -> float:
@@ -84,16 +103,22 @@ class Account:
             "left": round(self.left, 4),
             "estimated": True,
             "uncounted": self.uncounted,
+            "lost": self.lost,
         }
 
     def in_words(self) -> str:
         """Return all amounts in a line."""
         unit = self.purse.currency
-        missing = f"; not counted, without a price in {unit}: {', '.join(self.uncounted)}"
-        return (
+        said = (
             f"{self.purse}: about {self.spent:.2f} spent, {self.reserved:.2f} reserved, "
-            f"{self.left:.2f} left ({NOT_COUNTED}){missing if self.uncounted else ''}"
+            f"{self.left:.2f} left ({NOT_COUNTED})"
         )
+        for what, names in (
+            (f"without a price in {unit}", self.uncounted),
+            ("as the list of boxes lost them", self.lost),
+        ):
+            said += f"; not counted, {what}: {', '.join(names)}" if names else ""
+        return said
 
 
 def place() -> Path:
@@ -103,36 +128,87 @@ def place() -> Path:
 
 def set_limit(money: Money | None, now: float | None = None) -> None:
     """Limit what all boxes together may cost from now on, None for no limit. Raises BadRequest."""
+    moment = time.time() if now is None else now
     try:
-        if money is None:
-            place().unlink(missing_ok=True)
-        else:
-            limit = _Limit(*money, time.time() if now is None else now)
-            local_files.write(place(), json.dumps(asdict(limit)).encode())
-    except OSError:
+        if money is None and not _is_there() and not ledger.limited_since():
+            return
+        with _locked():  # who reserves now writes the file, too
+            if not ledger.limited(moment if money else 0.0, moment):
+                raise OSError
+            if money is None:
+                place().unlink(missing_ok=True)
+            else:
+                here = this_machine.make()
+                counted = _count(money, moment, ledger.rentals(), moment)
+                _write(_Limit(*money, moment, here, 0, "", moment, 0.0), counted, moment)
+    except (OSError, OverPurse):
         raise BadRequest(f"can't write {place()}; check its permissions and the disk") from None
+
+
+def _is_there() -> bool:
+    """Return whether a file of a purse is there. Raises OSError where nobody can say."""
+    try:
+        place().lstat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _write(limit: _Limit, counted: Account, now: float) -> None:
+    """Write the purse, with the ledger as it is now. Raises OSError."""
+    size, digest = ledger.fingerprint()
+    told = counted.spent + counted.reserved
+    limit = replace(limit, size=size, digest=digest, at=now, counted=told)
+    local_files.write(place(), json.dumps(asdict(limit)).encode())
 
 
 def account(now: float) -> Account | None:
     """Return what is spent and reserved at a moment; None without a purse. Raises OverPurse."""
-    found = _purse()
-    if found is None:
+    limit = _purse()
+    if limit is None:
         return None
-    counted, lost = _count(*found, ledger.rentals(), now), known_jobs.lost(known_jobs.every())
-    return replace(counted, uncounted=sorted({*counted.uncounted, *lost}))
+    counted = _count(limit.money, limit.since, ledger.rentals(), now)
+    return replace(counted, lost=sorted(known_jobs.lost(known_jobs.every())))
 
 
-def _purse() -> tuple[Money, float] | None:
-    """Return the purse and when it was set, None without one. Raises OverPurse where its file can't
-    be read, or the ledger: what that held may be a box that spends it."""
+def _purse() -> _Limit | None:
+    """Return the purse, None without one. Raises OverPurse where it or the ledger can't be read, or
+    isn't what was written last: what that held may be a box that spends it."""
     try:
         limit = local_files.read(place(), _Limit, ANEW)
-        told = ledger.damage() if limit else None
+        told = str(ledger.damage() or "") if limit else ""
     except Damaged as error:
-        limit, told = None, error
-    if told:
+        limit, told = None, str(error)
+    if told := told or _what_is_lost(limit):
         raise OverPurse(f"purse: {told}; until then nothing is reserved, and no run is started")
-    return limit and (Money(limit.amount, limit.currency), limit.since)
+    return limit
+
+
+def _what_is_lost(limit: _Limit | None) -> str:
+    """Return which of the files isn't what was written last and what to do, '' for none."""
+    since = ledger.limited_since()
+    if limit is None:
+        missing = f"{place()} is missing, and a purse was set at {shown_moment(since)}; {ANEW}"
+        return missing if since else ""
+    looks = f"look at your boxes, then {ANEW}"
+    if limit.here != this_machine.mark():
+        return f"it was set on another machine, or its files were copied or restored since; {looks}"
+    known = f"{limit.counted:.2f} of {limit.money} were spent or reserved at "
+    known += shown_moment(limit.at)
+    if ledger.fingerprint(limit.size) != (limit.size, limit.digest):
+        return (
+            f"the list of boxes, {ledger.place()}, isn't what it was: it is missing, or lines were "
+            f"lost or changed; {known}. Put it back, or {looks}"
+        )
+    if since != limit.since:
+        return f"{place()} isn't the purse that was set last; {looks}"
+    lost = known_jobs.lost([job for job in known_jobs.every() if job.at >= limit.since])
+    if lost:
+        return (
+            f"the list of boxes, {ledger.place()}, doesn't have {', '.join(sorted(lost))}, where a "
+            f"run was started since; {known}. Put it back, or {looks}"
+        )
+    return ""
 
 
 def _count(money: Money, since: float, rentals: list[ledger.Rental], now: float) -> Account:
@@ -165,24 +241,23 @@ class Wanted:
     hourly: Money | None
 
 
-def wanted_by(box: Box, plan: Plan, began: float) -> Wanted | None:
+def wanted_by(box: Box, job: Job, platform: Profile, began: float) -> Wanted | None:
     """Return what a run needs of the purse; None on a box that nobody bills by the hour.
 
     `began`: the run's first start, seconds since 1970.
     """
-    job = plan.job
     until = after(job.ends, began)
-    if box.local or until is None or not billed(job, plan.platform, "ssh"):
+    if box.local or until is None or not billed(job, platform, "ssh"):
         return None
     return Wanted(address(box), box.name, job.folder, until, job.hourly)
 
 
 def check(wanted: Wanted, now: float) -> Account | None:
     """Return the account as it is with this run; None without a purse. Raises OverPurse."""
-    found = _purse()
-    if found is None:
+    limit = _purse()
+    if limit is None:
         return None
-    hourly, unit = wanted.hourly, found[0].currency
+    hourly, unit = wanted.hourly, limit.currency
     if hourly is None or hourly.currency != unit:
         raise OverPurse(
             f"purse: the job names no price in {unit}, so it can't be reserved; add "
@@ -200,7 +275,12 @@ def check(wanted: Wanted, now: float) -> Account | None:
             others.append(rental)
     reserved.pop(wanted.folder, None)
     before, after = (
-        _count(*found, [*others, ledger.Rental(mine, None, {**reserved, **more})], now)
+        _count(
+            limit.money,
+            limit.since,
+            [*others, ledger.Rental(mine, None, {**reserved, **more})],
+            now,
+        )
         for more in ({}, {wanted.folder: wanted.until})
     )
     if after.spent + after.reserved > after.purse.amount:
@@ -217,17 +297,27 @@ def check(wanted: Wanted, now: float) -> Account | None:
 def reserve(wanted: Wanted, now: float | None = None) -> Account | None:
     """Reserve what a run may cost at most; None without a purse. Raises OverPurse.
 
-    Of two that reserve at once the second counts what the first has taken.
+    Of two that reserve at once the second counts what the first has taken. Its end is noted without
+    a purse too, for one that is set later.
     """
+    moment = time.time() if now is None else now
     if _purse() is None:
+        ledger.reserve(wanted.address, wanted.folder, wanted.until, now)
         return None
     with _locked():
-        found = check(wanted, time.time() if now is None else now)
-        if found and not ledger.reserve(wanted.address, wanted.folder, wanted.until, now):
-            raise OverPurse(
-                f"purse: can't write {ledger.place()}, so nothing is reserved; check its "
-                "permissions and the disk"
-            )
+        limit, found = _purse(), check(wanted, moment)
+        if limit and found:
+            file = ledger.place()
+            try:
+                if not ledger.reserve(wanted.address, wanted.folder, wanted.until, now):
+                    raise OSError
+                file = place()
+                _write(limit, found, moment)
+            except OSError:
+                raise OverPurse(
+                    f"purse: can't write {file}, so nothing is reserved; check its permissions and "
+                    "the disk"
+                ) from None
     return found
 
 

@@ -32,13 +32,13 @@ from ..text import write_whole
 from ..text.masking import shown, shown_lines
 from ..text.sizes import shown_bytes
 from . import Loads, known_jobs, named_results, status
+from .home_copy import MANIFEST
 from .transfer import pulling
 from .transfer.pulling import HASHING, Pulled, Unreleased, refuse_foreign
 from .transfer.wire import leads_out
 
 Begins = Callable[[int, Callable[[], int]], None]
 
-MANIFEST = "PULL_MANIFEST.json"
 MOST_TOLD = 20  # files that were saved elsewhere
 STILL_THERE = (
     "what its log says was saved elsewhere is on the box only; bring it with --also, or say "

@@ -6,6 +6,7 @@ end and no process is told by that, any other by its own script.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from ..runner.folder import Folder
 from .sent_job import end_seconds, job_in
 
 MOST_STATUS = 200_000  # bytes of a run's own answer
+MOST_FILES = 200_000  # where a run saves; of one with more nobody can tell whether it goes on
 
 
 def main(words):
@@ -60,7 +62,7 @@ def _row(path, is_asked_for, limit):
         "marker": folder.json("." + end),
         "asked_for": is_asked_for,
         "saved": _is_saved(folder),
-        "mark": _newest(folder, names),
+        "mark": _mark(folder, names),
         "began": bool(folder.attempt()),
         "mounts": _mounts(path),
     }
@@ -75,20 +77,26 @@ def _row(path, is_asked_for, limit):
 def _mounts(path):
     """Return the mount points on which a run's files are: its own, its code's and what it saves; []
     where its job can't be read."""
-    found = job_in(path)
     try:
-        job, work = found["job"], os.path.expanduser(found["rendered"].get("work_dir") or path)
-        saved = [(job.get("checkpoint") or {}).get("folder") or "", *(job.get("results") or [])]
-        plain = [re.split(r"[*?\[]", os.path.expanduser(name))[0] for name in saved]
-        places = [path, work, *(os.path.join(work, name) for name in plain)]
+        work, saved = _places(path)
     except (KeyError, TypeError, AttributeError):
         return []
     mounts = set()
-    for place in map(os.path.realpath, places):
+    for place in map(os.path.realpath, [path, work, *saved]):
         while not os.path.ismount(place):
             place = os.path.dirname(place)
         mounts.add(place)
     return sorted(mounts)
+
+
+def _places(path):
+    """Return where a run works, and where it saves what it names. Raises where its job can't be
+    read."""
+    found = job_in(path)
+    job, work = found["job"], os.path.expanduser(found["rendered"].get("work_dir") or path)
+    saved = [(job.get("checkpoint") or {}).get("folder") or "", *(job.get("results") or [])]
+    plain = [re.split(r"[*?\[]", os.path.expanduser(name))[0] for name in saved if name]
+    return work, [os.path.join(work, name) for name in plain]
 
 
 def _end_seconds(path):
@@ -99,15 +107,41 @@ def _end_seconds(path):
         return None
 
 
-def _newest(folder, names):
-    """Return when the last of these files was written, in ns since 1970, as text; '' for none."""
-    times = []
-    for name in names:
+def _mark(folder, names):
+    """Return a text that changes once one of these files of a run does, or a file where it saves:
+    also by another program than its own. '' where none of these is there."""
+    told = _times([folder.at(name) for name in names])
+    if not told:
+        return ""
+    try:
+        saved = _places(folder.path)[1]
+    except (KeyError, TypeError, AttributeError):
+        saved = []
+    for place in saved:
+        # What stands before the first * of a pattern may be half a name.
+        for above, folders, files in os.walk(place if os.path.isdir(place) else _above(place)):
+            paths = [os.path.join(above, name) for name in sorted(files)]
+            told += _times([path for path in paths if path.startswith(place)])
+            folders[:] = sorted(n for n in folders if os.path.join(above, n).startswith(place))
+            if len(told) > MOST_FILES:
+                return ""
+    return hashlib.sha256(repr(told).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _above(path):
+    return os.path.dirname(path.rstrip("/"))
+
+
+def _times(paths):
+    """Return path, size and time of the last change of each file that is there."""
+    found = []
+    for path in paths:
         try:
-            times.append(os.stat(folder.at(name)).st_mtime_ns)
+            told = os.lstat(path)
         except OSError:
             continue
-    return str(max(times, default=""))
+        found.append((path, told.st_size, told.st_mtime_ns))
+    return found
 
 
 def _is_saved(folder):
