@@ -475,6 +475,23 @@ def test_what_another_program_saved_there_after_the_release_is_not_here(brought,
     assert len(brought.stops) == 1
 
 
+def test_what_was_saved_after_the_last_copy_to_the_durable_place_is_not_there(world, monkeypatch):
+    monkeypatch.setattr(provider, "kept", lambda act, box: ["/elsewhere"])
+    run = world.place / "gpu/runs/toy"
+    job = {"checkpoint": {"folder": "out"}, "durable": {"to": "s3://b/x"}}
+    (run / "run.d/job-0/job.json").write_text(json.dumps({"job": job, "rendered": {}}))
+    (run / "out").mkdir()
+    (run / "out/2.pt").write_text("2")
+    later = (run / "own/final-sync").stat().st_mtime_ns + 10**9
+    os.utime(run / "out/2.pt", ns=(later, later))
+    told = world.round()
+    assert not world.stops and "nowhere else: toy" in told.blocked["gpu"]
+    os.utime(run / "own/final-sync", ns=(later, later))
+    world.awake()
+    world.round()
+    assert len(world.stops) == 1
+
+
 def test_a_release_of_which_only_the_moment_is_known_is_no_proof(brought):
     lines = [json.loads(line) for line in ledger.place().open()]
     for line in lines:

@@ -110,22 +110,29 @@ def _end_seconds(path):
 def _mark(folder, names):
     """Return a text that changes once one of these files of a run does, or a file where it saves:
     also by another program than its own. '' where none of these is there."""
-    told = _times([folder.at(name) for name in names])
-    if not told:
+    own, saved = _times([folder.at(name) for name in names]), _saved(folder.path)
+    if not own or len(saved) > MOST_FILES:
         return ""
+    return hashlib.sha256(repr(own + saved).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _saved(path):
+    """Return what `_times` does for the files where a run saves, or for a few more than MOST_FILES;
+    [] where its job can't be read."""
     try:
-        saved = _places(folder.path)[1]
+        places = _places(path)[1]
     except (KeyError, TypeError, AttributeError):
-        saved = []
-    for place in saved:
+        return []
+    found = []
+    for place in places:
         # What stands before the first * of a pattern may be half a name.
         for above, folders, files in os.walk(place if os.path.isdir(place) else _above(place)):
             paths = [os.path.join(above, name) for name in sorted(files)]
-            told += _times([path for path in paths if path.startswith(place)])
+            found += _times([one for one in paths if one.startswith(place)])
             folders[:] = sorted(n for n in folders if os.path.join(above, n).startswith(place))
-            if len(told) > MOST_FILES:
-                return ""
-    return hashlib.sha256(repr(told).encode("utf-8", "surrogateescape")).hexdigest()
+            if len(found) > MOST_FILES:
+                return found
+    return found
 
 
 def _above(path):
@@ -145,8 +152,10 @@ def _times(paths):
 
 
 def _is_saved(folder):
-    """Return whether all of a run was verified at a durable place off this box."""
-    if not folder.has("own/final-sync"):
+    """Return whether all of a run was verified at a durable place off this box, and nothing was
+    saved since."""
+    proof, saved = _times([folder.at("own/final-sync")]), _saved(folder.path)
+    if not proof or len(saved) > MOST_FILES or any(at > proof[0][2] for _, _, at in saved):
         return False
     try:
         return not (job_in(folder.path)["job"]["durable"] or {}).get("on_this_box")
