@@ -163,7 +163,7 @@ def test_the_end_of_a_box_is_not_shown_while_another_run_lives_there(ended):
     report = json.loads(told.stdout)
     assert (told.returncode, report["ways"], report["next"]) == (1, [], "")
     assert report["storage"] is None
-    assert report["others"]["living"] == [{"run": "other", "state": "alive", "step": 7}]
+    assert report["others"]["living"] == [{"run": "other", "state": "alive", "step": 7, "why": ""}]
     own = rgt("release", "gpu", "--run", "toy", "--profile", "local")
     assert own.returncode == 0, "nobody ends a machine that nobody bills"
 
