@@ -308,7 +308,12 @@ def test_a_configuration_that_ssh_refuses_says_so(world, monkeypatch):
 def test_the_end_of_a_run_is_known_though_all_jobs_are_lost(world):
     ledger.reserve("gpu:22", "~/runs/toy", world.now - 7 * HOUR)
     shutil.rmtree(ledger.jobs_place())
+    why = "the job of toy isn't kept here any more; look at the box and end it"
+    told = world.round()
+    assert not world.stops and why in told.blocked["gpu"]
+    assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)
     fake_ssh_dead(world)
+    world.awake()
     told = world.round()
     assert not world.stops
     assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)

@@ -297,15 +297,20 @@ class _Round:
             same += [one for one in self.looks
                      if one is not look and own.id in ids_at(account.boxes, one.names)]  # fmt: skip
         jobs = [job for one in same for job in one.place.jobs]
+        lost = self._lost(jobs, [one.place for one in same])
+        damage = DAMAGED if made - CLOCKS <= self.damaged_at else ""
+        if lost and not damage:
+            names = ", ".join(sorted({end.run for end in lost}))
+            damage = f"the job of {names} isn't kept here any more; look at the box and end it"
         seen = Seen(
             self.time(),
             place.name,
             self.is_paused,
-            DAMAGED if made - CLOCKS <= self.damaged_at else "",
+            damage,
             hold,
             self.is_offline,
             own,
-            self._ends(jobs, [one.place for one in same], made),
+            (*(self._end(job, place) for job in jobs if job.at >= made - CLOCKS), *lost),
             here=self.here,
             why=look.why,
             why_unlisted=account.why,
@@ -335,16 +340,15 @@ class _Round:
             )
         return _with_runs(seen, look, act) if look.answers else seen
 
-    def _ends(self, jobs: list[Known], places: list[Place], made: float) -> tuple[End, ...]:
-        """Return when the runs from here end at the latest, on a box that was `made` then: also
-        those whose jobs were lost, by what was noted of them."""
-        found = [self._end(job, places[0]) for job in jobs if job.at >= made - CLOCKS]
+    def _lost(self, jobs: list[Known], places: list[Place]) -> list[End]:
+        """Return the ends that were noted of runs whose jobs aren't kept here any more."""
         known = {(job.address, job.folder) for job in jobs}
-        for place in places:
-            for folder, until in self.reserved.get(place.address, {}).items():
-                if until and (place.address, folder) not in known:
-                    found.append(End(folder, until, MOST_OF_AN_END))
-        return tuple(found)
+        return [
+            End(other_runs.name_of(folder), until, 0.0)
+            for place in places
+            for folder, until in self.reserved.get(place.address, {}).items()
+            if until and (place.address, folder) not in known
+        ]
 
     def _end(self, job: Known, place: Place) -> End:
         """Return when a run from here ends at the latest."""
