@@ -36,6 +36,9 @@ TOLD_TWICE = 0.10  # nights in which some actions are done twice
 ACTIONS_FAIL, FAIL_OFTEN = 0.15, 0.02  # one in ten of them; one in two
 REFUSED, UNSTAGED = 0.04, 0.03  # nights that a check refuses, or that get no environment or data
 SETTLES = 600.0  # seconds after a boot in which what is refused may still come
+# Seconds that half of all looks, decisions and actions take more than half of: nothing, an idle box, a
+# loaded one. One in n of them takes n times as long.
+PACES, PACE_SHARES, MOST_SECONDS = (0.0, 0.01, 0.2), (4, 4, 2), 60.0
 FOLLOWED = 0.10  # nights in which a box is lost after a save that was cut: apart, both are rare
 
 
@@ -210,6 +213,24 @@ def follow(faults: Faults, chance: Random) -> Faults:
         return faults
     cut, lost = chance.choice((2, 3, 4)), chance.uniform(0.2, 0.7) * NIGHT
     return faults._replace(cut_save=cut, host_lost=min(lost, faults.host_lost))
+
+
+class Pace:
+    """How long a box takes for what is done on it at one moment."""
+
+    def __init__(self, seed: int):
+        self.chance = Random(f"{seed} takes time")
+        self.seconds = self.chance.choices(PACES, PACE_SHARES)[0]
+
+    def takes(self) -> float:
+        """Return seconds: mostly next to none, rarely tens of them."""
+        if not self.seconds:
+            return 0.0
+        return min(MOST_SECONDS, self.seconds / (1.0 - self.chance.random()))
+
+    def share(self) -> float:
+        """Return a number from 0 to 1."""
+        return self.chance.random()
 
 
 def job(chance: Random, what: Program) -> SimpleNamespace:

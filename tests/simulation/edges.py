@@ -6,12 +6,14 @@ back is asked of `plan.py`, as the real worker asks it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from remote_gpu_trainer.runner.completeness import AT_ONCE, COMPLETE, CORRUPT, REST, UNKNOWN
 from remote_gpu_trainer.runner.copies import plan
 from remote_gpu_trainer.runner.core import box, model
+from remote_gpu_trainer.runner.core.decide import State, is_due
 from remote_gpu_trainer.runner.core.model import (
     Command,
     Exit,
@@ -107,6 +109,8 @@ class Edges:
         self.settles_until = 0.0
         self.is_fetched, self.fetch, self.brought = False, Verdict(), 0
         self.busy: set[str] = set()
+        self.came_at: dict[str, float] = {}
+        self.looked_at = 0.0
         self.hold = Worker()
 
     @property
@@ -176,29 +180,33 @@ class Edges:
         left = self.job.deadline_seconds - self.world.now
         return min(left, left - self.world.jumped)
 
-    def see(self) -> Seen:
-        """Return what is seen now."""
+    def see(self, state: State, go_on: Callable[[], None]) -> Seen:
+        """Return what is seen in this state, in the order of seeing.py. `go_on`: lets the world go
+        on in the middle of the look."""
         world = self.world
+        self.looked_at = world.now
         is_alive, left = world.is_alive, self.left()
-        if not is_alive and world.attempt and self.exit is None:
-            self.exit = self._judge_exit(self.asked())
-        stamps = self._stamps()
+        refusals, staged, settles = self.refusals, self.staged, self.settles_until - world.now
+        worker, stamps = self._worker(), self._stamps()
         has_place = bool(self.job.durable.to)
         new = stamps - self.copied if has_place and stamps != self.copied else frozenset()
         rests = any(not is_writing for _, _, is_writing in new)
+        go_on()
+        is_own = state.is_open and state.phase in ("running", "saving")
+        if is_own and world.attempt == state.attempt:
+            is_alive = world.is_alive
+            if not is_alive and world.attempt and self.exit is None:
+                self.exit = self._judge_exit(self.asked())
         kept, unsafe = self.kept() if self.marked or left <= 0 else (Kept(), "")
-        saving = world.saving
         return Seen(
             asked=model.ASKED if world.stop_asked else "",
             notice="notice from it" if world.vanishes_at < NEVER else "",
             left=left,
-            save_seconds=max(world.save_seconds, 1.0)
-            if world.saves
-            else self.job.checkpoint.save_seconds,
-            refusals=self.refusals,
-            settles=self.settles_until - world.now,
-            staged=self.staged,
-            folder=self.folder(),
+            save_seconds=self.save_seconds,
+            refusals=refusals,
+            settles=settles,
+            staged=staged,
+            folder=self.folder() if is_own or self._chooses(state) else Folder(),
             is_fetched=self.is_fetched,
             fetch=self.fetch,
             attempt=world.attempt,
@@ -206,13 +214,13 @@ class Edges:
             exit=None if is_alive else self.exit,
             handles=world.program.on_term == "saves",
             is_signalled=world.signalled == world.attempt > 0,
-            save=Save(saving.name, True) if saving is not None else Save(),
+            save=self._save(),
             signs=self._signs(self.newest) if is_alive else None,
             nan="the loss is nan" if world.is_nan else "",
             is_full=world.is_full,
             unheld=() if is_alive else self.unheld(),
             hold=self.hold,
-            worker=self._worker(),
+            worker=worker,
             is_changed=bool(new),
             rests=rests,
             kept=kept,
@@ -222,6 +230,37 @@ class Edges:
             durable=self.job.durable.to,
             script="run.sh",
         )
+
+    def see_beside(self) -> Seen:
+        """Return what a supervisor sees beside its runner, which it asks nothing."""
+        world = self.world
+        return Seen(
+            notice="notice from it" if world.vanishes_at < NEVER else "",
+            left=self.left(),
+            save_seconds=self.save_seconds,
+            is_alive=world.is_alive,
+            handles=world.program.on_term == "saves",
+            is_signalled=world.signalled == world.attempt > 0,
+            save=self._save(),
+        )
+
+    @property
+    def save_seconds(self) -> float:
+        """Return how long a save takes, as measured."""
+        world = self.world
+        return max(world.save_seconds, 1.0) if world.saves else self.job.checkpoint.save_seconds
+
+    def _save(self) -> Save:
+        saving = self.world.saving
+        return Save(saving.name, True) if saving is not None else Save()
+
+    def _chooses(self, state: State) -> bool:
+        """Return whether the checkpoints are looked at from which an attempt may begin."""
+        if state.phase == "staging":
+            return self.staged is not None and not self.staged.failure
+        world = self.world
+        is_full = world.now < state.room_at and world.is_full
+        return state.phase == "running" and not state.is_open and is_due(state, is_full, world.now)
 
     def _stamps(self) -> frozenset:
         world = self.world
@@ -364,7 +403,8 @@ class Edges:
         getattr(self, "_do_" + type(action).__name__.lower())(action)
 
     def _later(self, seconds: float, kind: str) -> None:
-        if kind not in self.busy:
+        # The runner waits for a real one: no look from before its end ever begins it again.
+        if kind not in self.busy and self.came_at.get(kind, 0.0) <= self.looked_at:
             self.busy.add(kind)
             self.world.at(self.world.now + seconds, kind, self.life)
 
@@ -536,6 +576,7 @@ class Edges:
                 self._take_held(*what)
         elif kind in ("checked", "staged", "fetched") and token == self.life:
             self.busy.discard(kind)
+            self.came_at[kind] = self.world.now
             getattr(self, "_take_" + kind)()
 
     def _take_checked(self) -> None:

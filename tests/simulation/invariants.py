@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 ENDS = ("done", "unsaved", "failed", "preempted")
 COMPLETE, PARTIAL = "complete", ""
 SLACK = 180.0  # seconds for three looks
+A_MOMENT = 1.0  # seconds in which decisions count as of one moment: each takes a little time
 LEAST_WAIT = 60.0  # seconds that a stop gives a save
 MOST_FRUITLESS = 12  # attempts in a row that leave nothing newer
 MOST_AN_HOUR = 7  # messages of one kind
@@ -152,8 +153,9 @@ class Checks:
 
     def _note_decision(self) -> None:
         world = self.world
-        self.same_moment = self.same_moment + 1 if world.now == self.moment else 0
-        self.moment = world.now
+        if world.now - self.moment > A_MOMENT:
+            self.same_moment, self.moment = 0, world.now
+        self.same_moment += 1
         if self.asked_at is None and (self.edges.asked() or self.after.asked):
             self.asked_at = world.now
         if self.after.phase in ENDS and self.ended_at is None:
@@ -400,8 +402,8 @@ def there_is_one_trainer(c: Checks) -> str:
 @before(Start)
 def nothing_starts_that_was_asked_to_end(c: Checks) -> str:
     """No attempt is started after a stop, a notice or the deadline."""
-    if c.edges.asked():
-        return f"attempt {c.action.number} after {c.edges.asked()}"
+    if c.play.asked_then:
+        return f"attempt {c.action.number} after {c.play.asked_then}"
     return f"attempt {c.action.number} after the deadline" if c.play.seen.left <= 0 else ""
 
 
@@ -444,8 +446,8 @@ def a_notice_is_heard_in_time(c: Checks) -> str:
 def no_save_is_cut_that_would_have_ended_in_time(c: Checks) -> str:
     """A signal or a kill waits for a save that goes on, as long as whoever asks gives time."""
     world, saving = c.world, c.world.saving
-    if saving is None or c.asked_at is None:
-        return ""
+    if saving is None or c.asked_at is None or saving.order > c.play.looked_at:
+        return ""  # one that began since the last look is seen by nobody
     if c.program.on_term == "saves" and isinstance(c.action, Signal):
         return ""
     ends = saving.order + c.program.save_seconds
@@ -750,7 +752,7 @@ def the_end_command_is_not_hammered(c: Checks) -> str:
 @at(AFTER_DECISION)
 def the_core_looks_again_in_time(c: Checks) -> str:
     """It asks to be woken before the deadline, and never later than in ten minutes."""
-    now, left = c.world.now, c.edges.left()
+    now, left = c.play.decided_at, c.play.seen.left
     if c.play.wake - now > 601:
         return f"it sleeps for {c.play.wake - now:.0f} s"
     if left > 0 and c.play.wake > now + left + 1 and c.after.phase not in ENDS:

@@ -30,6 +30,7 @@ ENDS = ("done", "unsaved", "failed", "preempted")
 MOST_STEPS = 6_000
 AFTER = 0.25 * HOUR  # what is looked at after the deadline and the limit for a proof
 IDLE = 0.3 * HOUR  # of an ended run that waits for its deadline; then time jumps to the next event
+BESIDE = 1.0  # seconds between two looks of a supervisor after a notice
 LOOK = 5.0  # seconds between two looks at a program that was asked to end, and after an end
 PAUSE = (
     20.0  # seconds of a supervisor whose runner has gone, in which it dies as rarely as in a step
@@ -79,7 +80,12 @@ class Play:
         self.actions: list[Any] = []  # of the last step, as decided
         self.wake = 0.0
         self.is_skipping = False
-        self.looked_at = 0.0
+        self.pace = draw.Pace(seed)
+        self.looked_at = self.decided_at = 0.0
+        self.look_takes: float | None = None  # seconds, where they were drawn before
+        self.is_behind = False  # something happened since the last look began
+        self.beside_at, self.beside_signalled = 0.0, 0  # of a supervisor whose runner lives
+        self.asked_then = ""  # who had asked for an end when the last look ended
         self.steps = self.moments = 0  # of the run, and of copies meanwhile
         self.down_until = -1.0
         self.is_runner_gone = self.is_code_lost = False
@@ -123,29 +129,27 @@ class Play:
         world, faults, chance = self.world, self.faults, self.chance
         if self.is_runner_gone:
             self.raise_runner()
-        self.seen = seen = self.edges.see()
-        self.before, over = self.state, self.over
-        after, wake, share = self.state, world.now + core.LONGEST_NAP, faults.death_share
+        idle, self.looked_at = world.now - self.looked_at, world.now
+        self.before, end = self.state, self.edges.marker
+        seen = self.look()
+        if world.is_gone:
+            return
+        now = self.decided_at = self.time_of_decision()
+        over = self.over  # after the look, in which it may have acted beside the runner
+        after, wake, share = self.state, now + core.LONGEST_NAP, faults.death_share
         if not core.is_over(self.state):
-            after, actions, wake = core.decide(self.job, self.state, seen, world.now)
-            if seen.notice:
-                over, more, wake = self.see_beside(seen, wake)
-                if not any(isinstance(one, Signal) for one in actions):  # it is sent once
-                    actions = [*actions, *more]
+            after, actions, wake = core.decide(self.job, self.state, seen, now)
         elif self.is_left:
             actions, share = [], 0.0  # nobody is there to die
         else:
-            end = self.edges.marker
             seen = seen._replace(notice="" if end.name else seen.notice)
-            came_to = str((self.state.attempt, seen.folder.whole))
+            came_to = str((self.state.attempt, self.edges.folder().whole))
             runner = supervise.Runner(came_to=came_to, has_program=world.is_alive)
             over, actions, self.is_left = supervise.supervise(
-                self.job, self.over, runner, end, seen, world.now
+                self.job, self.over, runner, end, seen, now
             )
-            wake = min(wake, self.next_look(over))
-            pause = min(max(PAUSE, world.now - self.looked_at), draw.HEARTBEAT)
-            share *= pause / draw.HEARTBEAT  # it looks often, and dies as rarely
-        self.looked_at = world.now
+            wake = min(wake, self.next_look(over, seen, now))
+            share *= min(max(PAUSE, idle), draw.HEARTBEAT) / draw.HEARTBEAT  # it looks often
         self.actions, self.wake = actions, wake
         self.checks.after_decision(after)
         dies_at = -1
@@ -153,45 +157,113 @@ class Play:
             dies_at = chance.randint(0, len(actions) + 1)
         if dies_at != 0:  # else it dies before it has stored the state
             self.state, self.over = after, over
-            for place, action in enumerate(actions, 1):
-                if place == dies_at:
-                    break
-                # A signal is one call of the kernel, and sent on a full disk too.
-                does_fail = faults.fail_share and chance.random() < faults.fail_share
-                if does_fail and not isinstance(action, Signal):
-                    self.failed_at = world.now
-                    continue
-                self.checks.before_action(action)
-                if isinstance(action, AboutRunner):
-                    self.about_runner(action.do)
-                    continue
-                if isinstance(action, Mark):
-                    self.mark(action.end)
-                self.edges.do(action)
-                if faults.twice_share and chance.random() < faults.twice_share:
-                    self.edges.do(action)
+            self.act(actions, dies_at)
+        if world.is_gone:
+            return
         if dies_at >= 0:
             self.die()
+        elif seen.notice:
+            self.pass_time(0.0)
+            self.wake = min(self.wake, self.next_beside())
         self.steps += 1
 
-    def see_beside(self, seen: Any, wake: float) -> tuple[Any, list[Any], float]:
-        """Let the supervisor decide beside a runner that lives; return its state, whether it
-        signals the program, and when it looks again."""
-        runner = supervise.Runner(is_alive=True, has_heard=bool(self.state.asked))
-        over, actions, _ = supervise.supervise(
-            self.job, self.over, runner, End(), seen, self.world.now
-        )
-        signals = [one for one in actions if isinstance(one, Signal)]
-        return over, signals, min(wake, self.next_look(over))
+    def act(self, actions: list[Any], dies_at: int) -> None:
+        """Do what was decided, up to the action at which the supervisor dies; the world goes on
+        before each."""
+        world, faults, chance = self.world, self.faults, self.chance
+        for place, action in enumerate(actions, 1):
+            if place == dies_at:
+                return
+            self.pass_time(self.pace.takes())
+            if world.is_gone:
+                return
+            # A signal is one call of the kernel, and sent on a full disk too.
+            does_fail = faults.fail_share and chance.random() < faults.fail_share
+            if does_fail and not isinstance(action, Signal):
+                self.failed_at = world.now
+                continue
+            if isinstance(action, Signal) and self.beside_signalled == world.attempt:
+                continue  # whoever is the first sends it
+            self.checks.before_action(action)
+            if isinstance(action, AboutRunner):
+                self.about_runner(action.do)
+                continue
+            if isinstance(action, Mark):
+                self.mark(action.end)
+            self.edges.do(action)
+            if faults.twice_share and chance.random() < faults.twice_share:
+                self.edges.do(action)
 
-    def next_look(self, over: Any) -> float:
+    def look(self) -> Seen:
+        """Look, while the world goes on: in the middle of the look, and from its end to the
+        decision."""
+        takes = self.pace.takes() if self.look_takes is None else self.look_takes
+        self.look_takes, self.is_behind = None, False
+        first = takes * self.pace.share() if takes else 0.0
+        self.seen = self.edges.see(self.state, lambda: self.pass_time(first))
+        self.asked_then = self.edges.asked()
+        self.pass_time(takes - first)
+        return self.seen
+
+    def time_of_decision(self) -> float:
+        """Return the time that goes with a look: of its begin, as runner.py and supervisor.py read
+        it."""
+        return self.looked_at
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the world go on while something is looked at, decided or done."""
+        world = self.world
+        until = world.now + seconds
+        if until < world.next_at and world.vanishes_at >= NEVER:
+            world.now = until
+            return
+        while not world.is_gone:
+            beside_at = self.next_beside()
+            if world.next_at <= min(until, beside_at):
+                self.is_behind = self.let_happen(until) or self.is_behind
+                self.checks.after_time()
+            elif beside_at <= until:
+                world.now = beside_at
+                self.act_beside()
+            else:
+                world.now = max(world.now, until)
+                return
+
+    def next_beside(self) -> float:
+        """Return when the supervisor looks beside a runner that lives: after a notice, which it
+        doesn't wait for that to hear."""
+        world = self.world
+        is_due = world.vanishes_at < NEVER and world.now >= self.down_until
+        if not is_due or self.is_runner_gone or core.is_over(self.state):
+            return NEVER
+        return max(self.beside_at, world.now)
+
+    def act_beside(self) -> None:
+        """Let the supervisor look, decide and signal the program, at one moment."""
+        world, edges = self.world, self.edges
+        runner = supervise.Runner(is_alive=True, has_heard=bool(self.state.asked))
+        seen = edges.see_beside()
+        self.over, actions, _ = supervise.supervise(
+            self.job, self.over, runner, End(), seen, world.now
+        )
+        self.beside_at = min(self.next_look(self.over, seen, world.now), world.now + BESIDE)
+        for action in actions:
+            if isinstance(action, Signal) and world.signalled != world.attempt:
+                runner_looked_at, self.looked_at = self.looked_at, world.now
+                self.checks.before_action(action)
+                self.looked_at = runner_looked_at
+                edges.do(action)
+                self.beside_signalled = world.attempt
+                self.is_behind = True
+
+    def next_look(self, over: Any, seen: Seen, now: float) -> float:
         """Return when a supervisor whose runner has gone may decide otherwise although nothing
-        happens: a real one looks each second."""
-        job, now, left = self.job, self.world.now, self.edges.left()
+        happens: a real one looks each second. `now`: when it looked last."""
+        job, left = self.job, seen.left
         leaving, raises, timings = over.leaving, over.raises, self.job.timings
         moments = [
             now + left,
-            now + left - 2 * self.seen.save_seconds,
+            now + left - 2 * seen.save_seconds,
             now + left + job.at_end.unproven_minutes * 60,
             over.window.end,
             over.request.kill_at,
@@ -243,6 +315,7 @@ class Play:
         if self.deaths <= READ_AGAIN:
             self.state = of_json(core.State, json.loads(json.dumps(as_json(self.state))))
         self.over, self.is_left = supervise.SupervisorState(), False  # another one begins anew
+        self.beside_at = 0.0
         self.is_runner_gone = not core.is_over(self.state)
         # With the program's parent its exit code is lost.
         self.is_code_lost = self.chance.random() < ALL_DIE
@@ -270,13 +343,17 @@ class Play:
                 self.step()
                 if tell is not None and (self.actions or self.before.phase != self.state.phase):
                     tell(self.row())
+                if world.is_gone:
+                    continue
                 self.checks.after_step()
                 self.end_livelock()
-                until = max(self.wake, world.now)
+                tick = self.job.timings.tick if self.is_behind else NEVER
+                until = max(min(self.wake, world.now + tick), world.now)
             if world.now < self.down_until:
                 until = self.down_until  # another one is there then, whenever this one would wake
             elif self.looks_soon():
-                until = min(until, world.now + LOOK)  # a save is looked at again and again
+                # A save is looked at again and again.
+                until = min(until, max(self.looked_at + LOOK, world.now))
             until = self.skip(until)
             self.wait(until)
             if self.is_skipping:
@@ -286,17 +363,35 @@ class Play:
     def wait(self, until: float) -> None:
         """Let time pass until a moment, or until something happens that is seen: what a round of
         copies does meanwhile is not."""
-        world, edges = self.world, self.edges
-        while True:
-            is_going = edges.worker is not None and edges.worker.code is None
-            is_own = world.next_kind == "worker"
-            world.advance(min(until, max(world.next_at, world.now)), edges.happen)
-            is_hidden = is_going and is_own and edges.worker.code is None
-            if not is_hidden or world.now >= until:
+        world = self.world
+        while not self.looks_before(min(until, world.next_at)):
+            if self.let_happen(until) or world.now >= until:
                 return
             self.checks.after_time()
             self.moments += 1
             self.end_livelock()
+
+    def looks_before(self, moment: float) -> bool:
+        """Return whether a look before this moment is still going on then; time is at its begin.
+
+        A box is looked at each tick, and where nothing happens the night leaves those looks out. Of
+        the last one before a moment it leaves out only what is over by then.
+        """
+        world, takes = self.world, self.pace.takes()
+        begin = moment - self.job.timings.tick * self.pace.share() if takes else moment
+        if begin + takes <= moment or begin <= world.now or world.now < self.down_until:
+            return False
+        world.now, self.look_takes = begin, takes
+        return True
+
+    def let_happen(self, until: float) -> bool:
+        """Let the next thing happen, or time pass until a moment; return whether that is seen."""
+        world, edges = self.world, self.edges
+        is_going = edges.worker is not None and edges.worker.code is None
+        is_own = world.next_kind == "worker"
+        world.advance(min(until, max(world.next_at, world.now)), edges.happen)
+        worker = edges.worker
+        return not (is_going and is_own and worker is not None and worker.code is None)
 
     def end_livelock(self) -> None:
         """Raise Broken where the night comes to no end."""
@@ -333,6 +428,7 @@ class Play:
         self.edges.move()
         self.state, self.down_until, self.born_at = core.State(), -1.0, world.now
         self.over, self.is_left, self.is_runner_gone = supervise.SupervisorState(), False, False
+        self.beside_at, self.beside_signalled = 0.0, 0
         self.checks.another_box()
         return True
 

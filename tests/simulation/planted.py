@@ -369,6 +369,11 @@ def writes_over_the_only_one() -> None:
     _see(lambda state, seen: seen._replace(unheld=()))
 
 
+@fault("bench", "an attempt that falls due during a look begins without a checkpoint")
+def decides_by_a_later_time() -> None:
+    _change(night.Play, "time_of_decision", lambda _: lambda self: self.world.now)  # an edge
+
+
 @fault("bench", "what is held on the box goes with it, for its copy is never made")
 def forgets_what_is_held() -> None:
     _change(edges.Edges, "_held_here", lambda _: lambda self: [])

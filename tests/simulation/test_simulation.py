@@ -24,13 +24,13 @@ FOUND_AT = {
     "waits-for-the-store": 8,
     "resumes-from-the-older": 0,
     "copies-an-unstable-file": 6,
-    "ignores-the-notice": 16,
+    "ignores-the-notice": 26,
     "restarts-without-end": 5,
     "identity-is-the-name": 6,
     "mixed-counts-as-complete": 14,
     "ends-with-nothing-copied": 12,
     "empty-folder-proves": 74,
-    "damaged-generation-counts": 393,
+    "damaged-generation-counts": 715,
     "new-line-drops-the-best": 7,
     "progress-on-the-box-alone": 76,
     "copies-the-same-again": 6,
@@ -44,6 +44,7 @@ FOUND_AT = {
     "one-kill-ends-the-run": 9,
     "forgets-owed-copies": 405,
     "writes-over-the-only-one": 6,
+    "decides-by-a-later-time": 5837,  # no durable place, and a look that goes on as a wait ends
     "forgets-what-is-held": 2531,
     "lower-line-resumes": 101,
     "unknown-before-complete": 6386,
@@ -79,8 +80,8 @@ FOUND_AT = {
     "never-raises": 54,
     "no-word-of-an-end": 69,
     "leaves-with-copies-owed": 13,
-    "lets-the-program-live": 150926,  # a kill that fails, of a program that ends by nothing else
-    "marks-once": 5508,
+    "lets-the-program-live": 12735,  # a kill that fails, of a program that ends by nothing else
+    "marks-once": 33904,
 }
 
 

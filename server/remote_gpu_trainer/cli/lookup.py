@@ -17,7 +17,7 @@ from ..text import BadRequest
 from . import terminal
 from .boxes import log_of, print_json
 from .completion import entry_ids, files
-from .parsing import JSON_OF_TOOL, command, program
+from .parsing import command, program
 
 if TYPE_CHECKING:
     from ..lookup.advice import Advice
@@ -102,7 +102,7 @@ class Question(NamedTuple):
     is_flag=True,
     help="print only what to do, and the titles of the entries with their ids",
 )
-@JSON_OF_TOOL
+@click.option("--json", "as_json", is_flag=True, help="print the object that the MCP tool returns")
 def lookup(
     text: tuple[str, ...],
     log: tuple[str, ...],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -20,7 +19,7 @@ from ..runner.core.phases import REHEARSING
 from ..text import BadRequest
 from ..text.masking import shown
 from . import terminal
-from .boxes import BOX, add_bill, box_of, remember
+from .boxes import BOX, box_of, remember
 from .completion import files
 from .parsing import command
 
@@ -91,8 +90,7 @@ def probe(
         return 0
     words = program_words(program)
     options = ["--steps", str(steps)]
-    if json_file:
-        options += ["--json", json_file, "--beside", json.dumps(add_bill({}))]
+    options += ["--json", json_file] if json_file else []
     options += ["--page", page_file] if page_file else []
     options += ["--compare", other_file] if other_file else []
     return _become([sys.executable, str(script), *options, "--", *words])

@@ -8,7 +8,8 @@ import click
 
 from . import terminal
 from .boxes import print_answer
-from .parsing import JSON, command
+from .parsing import command
+from .render_status_release import JSON
 
 
 @command("purse")

@@ -13,7 +13,8 @@ from ..text import BadRequest
 from . import terminal
 from .boxes import print_json
 from .completion import files
-from .parsing import JSON, command
+from .parsing import command
+from .render_status_release import JSON
 
 KEYS = click.option(
     "--keys",
