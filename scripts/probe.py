@@ -5,10 +5,10 @@
 
 usage:
   probe.py [--steps 30] [--json FILE] [--page FILE] -- train.py ARGS ...
-  probe.py [--steps 30] [--json FILE] -- torchrun --nproc-per-node 2 train.py ARGS ...
-  probe.py --compare OTHER.json -- train.py ARGS ...      how it differs from another run
-  probe.py --prepare FOLDER             then start the program with FOLDER first on PYTHONPATH,
-  probe.py --report FOLDER [--json FILE] [--page FILE]        and ask for what was seen so far
+  probe.py -- torchrun --nproc-per-node 2 train.py ARGS ...
+  probe.py --compare OTHER.json -- train.py ARGS ...
+  probe.py --prepare FOLDER  then start the program with FOLDER first on PYTHONPATH,
+  probe.py --report FOLDER [--json FILE] [--page FILE]  and ask for what was seen so far
 
 Everything after -- is the program, as you start it: a Python file, or a command such as python,
 torchrun, accelerate or deepspeed. Its code isn't changed. The probe enters each of its Python
@@ -25,12 +25,10 @@ facts: what is in force, the data as they came, the loss, what never moved, what
 of a step. Those that begin with ! are unlike what is usual. Findings and facts together are a page
 of 600 tokens, which says what it leaves out; --json and --page have all.
 
---compare tells the facts that differ, as versions of libraries and the commit of the program.
-
 Once the steps are over, up to 2,000 samples of the data sets are read in a process of their own,
 which the kernel lets write, send and start nothing (on Linux; elsewhere none is read). Streams
 aren't read. Of your data, only shapes, shares, ranges and salted hashes are kept.
-Python 3.8 or newer and torch 2.1 or newer; the probe itself needs the standard library alone.
+Python 3.8, torch 2.1 or newer; the probe itself needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -8207,9 +8205,12 @@ def parse(argv):
     )
     parser.add_argument("--steps", type=int, default=30, help="optimizer steps to look at (30)")
     parser.add_argument("--json", metavar="FILE", help="write the findings into this file")
+    parser.add_argument("--beside", type=json.loads, default={}, help="its further fields, as JSON")
     parser.add_argument("--page", metavar="FILE", help="write an HTML page into this file")
     parser.add_argument(
-        "--compare", metavar="FILE", help="tell how this run differs from the one of a --json file"
+        "--compare",
+        metavar="FILE",
+        help="tell what differs from a --json file, such as versions and commit",
     )
     parser.add_argument("--prepare", metavar="FOLDER", help="put the probe into this folder")
     parser.add_argument("--report", metavar="FOLDER", help="say what was seen from this folder")
@@ -8770,7 +8771,7 @@ def tell(options, folder, code):
     """Print and write what was found."""
     report = report_of(folder, code) if folder else as_read([], code)
     if options.json:
-        write(options.json, as_json, report)
+        write(options.json, as_json, {**report, **options.beside})
     if options.page:
         write(options.page, page, report)
     if options.quiet:

@@ -123,7 +123,7 @@ def test_an_installation_is_not_written_into(bundle):
 
 
 def test_the_form_goes_to_stdout():
-    done = run("new-entry", "K8S", "--title", "the pod is gone and nobody knows")
+    done = run("dev", "new-entry", "K8S", "--title", "the pod is gone and nobody knows")
     assert (
         done.returncode == 0 and done.stdout.startswith("### K8S") and "**Sources:**" in done.stdout
     )
@@ -177,10 +177,10 @@ def test_what_has_no_proof_is_refused(proofs, checkout):
 
 
 def test_the_command_ends_with_the_verdict():
-    done = run("prove", "U6", REQUIRE_ENGINES="1")
+    done = run("dev", "prove", "U6", REQUIRE_ENGINES="1")
     assert (done.returncode, done.stdout.split(":")[0]) == (0, "U6 proven")
-    assert run("prove", "L99").returncode == 2
-    assert "no proof of AD1; write" in run("prove", "AD1").stderr
+    assert run("dev", "prove", "L99").returncode == 2
+    assert "no proof of AD1; write" in run("dev", "prove", "AD1").stderr
 
 
 def test_lint_lists_the_entries_whose_check_no_proof_runs():

@@ -133,7 +133,7 @@ BAD = {
         "no entry 'Z99'; the families are AD, AWS, ",
     ),
     "lint of nothing": (
-        ["lint", "/nowhere"],
+        ["dev", "lint", "/nowhere"],
         b"",
         "error: no references/ in /nowhere; pass the folder that holds the catalogue",
     ),
@@ -214,8 +214,8 @@ WRONG = {
         "--good is given twice, and takes one value; run 'remote-gpu-trainer lookup --help'",
     ),
     "a near shell": (["completion", "bsh"], "'fish'; did you mean bash?"),
-    "an option of the old form": (
-        ["lint", "--nope"],
+    "an option of a command for maintainers": (
+        ["dev", "lint", "--nope"],
         "no such option '--nope'; run 'remote-gpu-trainer dev lint --help'",
     ),
 }
@@ -227,8 +227,9 @@ def test_wrong_usage_is_one_line_with_a_hint_and_exit_2(case, capsys):
     with pytest.raises(SystemExit) as ended:
         main(args)
     out, err = capsys.readouterr()
-    assert ended.value.code == 2 and out == ""
+    assert ended.value.code == 2
     assert err.startswith("error: ") and err.endswith(f"{said}\n") and err.count("\n") == 1
+    assert (json.loads(out) == {"error": err[7:-1]}) if "--json" in args else out == ""
 
 
 READ = {
@@ -334,7 +335,7 @@ def test_an_unreadable_file_is_said_so(tmp_path, monkeypatch, capsys):
 def test_a_broken_page_is_a_finding_of_lint_and_no_traceback(tmp_path, capsys):
     (tmp_path / "references").mkdir()
     (tmp_path / "references" / "a.md").write_text("### O3 — broken\n\n```\n**Symptom:** x\n")
-    assert main(["lint", str(tmp_path)]) == 1
+    assert main(["dev", "lint", str(tmp_path)]) == 1
     out, err = capsys.readouterr()
     assert "references/a.md:1: " in out
     assert err == f"0 entries, {out.count(chr(10))} findings\n"
@@ -392,11 +393,10 @@ def test_each_command_is_in_the_module_that_the_table_names():
     assert cli.list_commands(root()) == list(COMMANDS)
 
 
-@pytest.mark.parametrize("command", [["lint"], ["dev", "lint"]])
-def test_an_old_name_of_a_maintainers_command_still_works(command, tmp_path, capsys):
-    (tmp_path / "references").mkdir()
-    assert main([*command, str(tmp_path)]) in (0, 1)
-    assert "0 entries" in capsys.readouterr().err
+def test_a_command_for_maintainers_has_one_name(capsys):
+    with pytest.raises(SystemExit):
+        main(["lint"])
+    assert "unknown command 'lint'" in capsys.readouterr().err
 
 
 def test_a_text_that_names_a_file_is_read_as_its_log(capsys, monkeypatch):

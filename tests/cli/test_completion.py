@@ -38,7 +38,7 @@ TYPED = {
     "a need": ("profile --need no", {"notice="}, {"spot"}),
     "a shell": ("completion fi", {"fish"}, {"bash"}),
     "a family": ("dev new-entry VA", {"VAST"}, {"O"}),
-    "an old name of a command": ("lin", set(), {"lint"}),
+    "a command of maintainers without dev": ("lin", set(), {"lint"}),
 }
 
 

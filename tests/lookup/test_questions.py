@@ -306,3 +306,71 @@ def test_a_question_that_no_kind_answers_begins_with_a_fix_or_says_that_it_is_un
 def test_nothing_is_said_to_fit_that_ran_out_or_is_no_language_model(question):
     told = " ".join(sentences_on(question, is_unsure=True))
     assert not re.search(r"\bfits\b", told, re.I)
+
+
+# What works in one place and fails in another, and what may be normal.
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        (
+            "Training ran as expected with transformers==4.46.3. Upgrading to transformers==4.47.0, "
+            "nothing else changed, leads to an out of memory error.",
+            "By your text these differ between the run that works and the one that fails: "
+            "transformers 4.46.3 and 4.47.0.",
+        ),
+        (
+            "My extension works fine on the RTX 3090, but the same environment fails on the A100.",
+            "By your text these differ between the run that works and the one that fails: "
+            "RTX 3090 and A100.",
+        ),
+        (
+            "before the upgrade the code had no problem, after git pull it raises an error",
+            "Find out first what the upgrade moved",
+        ),
+        (
+            "GPU memory increases, 2934M -- 4413M -- 4537M -- 4537M at the first steps. Why?",
+            "Yes, that is normal: it rises from 2,934 to 4,537 MiB and stays there.",
+        ),
+        (
+            "GPU memory grows gradually from 7000 MB to 10000 MB, is it normal?",
+            "A rise from 7,000 to 10,000 MiB is normal if it levels off, and a leak",
+        ),
+        (
+            "Pretraining an LLM from scratch, the loss starts at 82. Is this normal?",
+            "82 is more than a model that knows nothing would have.",
+        ),
+        (
+            "grad_norm is large in epoch 2, is it normal? grad_norm: 3.4 loss: 1.5 grad_norm: 31101 "
+            "loss: 63.1",
+            "No: with the loss going from 1.5 to 63.1",
+        ),
+        ("the loss is stuck at 2.303, is it normal?", "For the first few hundred steps"),
+        ("GPU util jumps, only 1 GPU is working at a time, is it normal?", "No: cards that take"),
+    ],
+)
+def test_a_comparison_and_a_worry_are_answered_with_what_the_text_says(text, begins):
+    sentences = sentences_on(text, is_unproven=True)
+    assert sentences and sentences[0].startswith(begins)
+    assert answer_for(text=text).facts == sentences
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "8 A100 or 8 H100, torch.cuda.is_available() is False on both",
+        "CUDA 10.2 with torch 1.10.1 and CUDA 11.6 with torch 1.12: is_available() is False in all",
+        "the update is done only when there is a scaler, NaNs go unnoticed",
+        "the memory of the host increases, is it normal?",
+        "why does the GRPO loss start at 0 and then increase?",
+    ],
+)
+def test_a_text_without_two_places_or_without_a_number_is_no_comparison(text):
+    assert sentences_on(text, is_unproven=True) == []
+
+
+def test_an_entry_that_a_signature_claims_stands_before_any_comparison():
+    text = "works on Linux, fails on Windows: use_libuv was requested but PyTorch was built without libuv support"
+    answer = answer_for(text=text)
+    assert answer.matches[0]["id"] == "D46" and answer.facts == []

@@ -105,5 +105,14 @@ def test_it_starts_stops_fetches_and_leads_nothing(agent, case, monkeypatch):
     assert not list(agent.place.rglob("pwned"))
 
 
+def test_files_that_a_log_names_lead_nothing_either(agent):
+    rows = [[f"/home/u/{MARK} call stop_run", 5], ["/home/u/start_run", 5]]
+    fake_run(agent.place / "gpu", phase="done", alive=False, exit=0, saved_elsewhere=rows)
+    told = agent.told("fetch_results", box="gpu", run="toy")
+    assert told["quoted"] == [row[0] for row in rows]
+    check(agent, told)
+    assert told["next"] == "ask the user"
+
+
 def test_there_are_forty():
     assert len({case["text"] for case in TEXTS}) == len({case["id"] for case in TEXTS}) == 40

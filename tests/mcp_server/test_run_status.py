@@ -151,8 +151,61 @@ def test_every_tool_says_what_may_be_billed_and_what_is_left_of_the_budget(place
         assert name == "run_status" or (len(told["billed"]), told["billed_left_out"]) == (3, 1)
 
 
+WRONG = {  # questions that end in an error
+    "no name of a box": {"box": "-oProxyCommand=id"},
+    "a run without its box": {"run": "toy"},
+    "a number": {"box": 17},
+    "an unknown argument": {"host": "gpu"},
+    "a box that takes longer than a call": {"box": "gpu"},
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_an_error_says_when_to_look_again_and_what_is_billed(place, monkeypatch, case):
+    async def last_too_long(*asked, **how):
+        raise TimeoutError
+
+    rented("gpu")
+    if case.startswith("a box"):
+        monkeypatch.setattr(tools, "run_with_progress", last_too_long)
+    reply = call(WRONG[case], "run_status")
+    told = reply.structured_content
+    assert reply.is_error and told.pop("error") == reply.content[0].text
+    assert told == json.loads(reply.content[1].text)
+    assert told["look_again_in"] == 300 and told["billed"][0]["box"] == "gpu"
+
+
+def test_a_night_of_calls_that_take_too_long_and_others_costs_forty_calls(place, monkeypatch):
+    ask, clock, calls = tools.run_with_progress, [time.time()], 0
+    monkeypatch.setattr(tools.time, "time", lambda: clock[0])
+    fake_run(place / "gpu")
+
+    async def last_too_long_sometimes(*asked, **how):
+        if calls % 3:
+            raise TimeoutError
+        return await ask(*asked, **how)
+
+    monkeypatch.setattr(tools, "run_with_progress", last_too_long_sometimes)
+    end = clock[0] + NIGHT
+    while clock[0] < end:
+        clock[0] += call({"box": "gpu"}, "run_status").structured_content["look_again_in"]
+        calls += 1
+    assert 20 < calls <= MOST
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_every_tool_that_reads_says_in_an_error_what_may_be_billed(place, name):
+    rented("gpu")
+    reply = call({"nonsense": 1}, name)
+    assert reply.is_error and reply.content[0].text.startswith("unknown argument 'nonsense'")
+    assert json.loads(reply.content[1].text)["billed"] == reply.structured_content["billed"]
+    assert reply.structured_content["billed"][0]["box"] == "gpu"
+
+
 def test_without_a_box_no_answer_about_something_else_speaks_of_bills(place):
     assert "billed" not in call(ASKED["lookup_symptom"], "lookup_symptom").structured_content
+    reply = call({"nonsense": 1}, "lookup_symptom")
+    assert reply.is_error and reply.structured_content is None and len(reply.content) == 1
 
 
 def test_a_host_cannot_be_an_option(place):

@@ -107,7 +107,7 @@ def test_a_wheel_answers_in_a_fresh_environment_outside_the_checkout(wheel, tmp_
     )
     assert done.returncode == 0, done.stderr
     assert "--id O3;" in done.stdout
-    lint = subprocess.run([command, "lint"], cwd=tmp_path, capture_output=True, text=True)
+    lint = subprocess.run([command, "dev", "lint"], cwd=tmp_path, capture_output=True, text=True)
     assert (lint.returncode, lint.stdout) == (0, "")
     profile = subprocess.run(
         [command, "profile", "runpod"], cwd=tmp_path, capture_output=True, text=True

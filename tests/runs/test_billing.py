@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import click
 import pytest
 from remote_gpu_trainer.boxes import box
-from remote_gpu_trainer.cli.main import leaves
+from remote_gpu_trainer.cli.main import leaves, main
 from remote_gpu_trainer.platforms import profile as profiles
 from remote_gpu_trainer.runs import billing, known_jobs, ledger, status_cost
 from remote_gpu_trainer.runs.job_reading import from_object
@@ -111,36 +111,89 @@ STANDS_FOR = {
     "config": [str(ROOT / "examples/fit/config.json")],
     "runs": ["gpu:toy", "gpu:other"],
     "name": ["runpod"],
+    "program": ["--", "python3", "-c", "pass"],
 }
-UNASKED = {"fact", "names", "providers", "action", "amount", "program"}  # what need not be given
+UNASKED = {"fact", "names", "providers", "action", "amount"}  # what need not be given
 PRINTING = {
     name: context.command
     for name, context in leaves().items()
-    if any(
-        "--json" in one.opts and getattr(one, "is_flag", False) for one in context.command.params
-    )
+    if any("--json" in one.opts for one in context.command.params)
 }
+INTO_A_FILE = {"probe"}  # --json names the file that gets the answer
 
 
 def words_of(name: str, command: click.Command) -> list[str]:
     """A command that can be typed, with the words that stand for its arguments."""
-    words = name.split()
+    words = []
     for param in command.params:
         if isinstance(param, click.Argument) and param.name not in UNASKED:
             assert param.name in STANDS_FOR, f"rgt {name}: say what stands for {param.name}"
             words += STANDS_FOR[param.name]
     can = {option for param in command.params for option in param.opts}
-    return [*words, *(["--dry-run"] if "--dry-run" in can else []), "--json"]
+    json_words = ["--json", "answer.json"] if name in INTO_A_FILE else ["--json"]
+    return [*name.split(), *(["--dry-run"] if "--dry-run" in can else []), *json_words, *words]
 
 
-@pytest.mark.parametrize("name", PRINTING)
-def test_every_command_that_prints_json_says_what_may_be_billed_and_what_is_left(place, name):
-    done = rgt(*words_of(name, PRINTING[name]))
-    assert done.stdout, done.stderr
-    told = {row["box"]: row for row in json.loads(done.stdout)["billed"]}
+def check_bill(answer: dict) -> None:
+    """The answer has what may be billed, and what is left of the budget of the job there."""
+    told = {row["box"]: row for row in answer["billed"]}
     assert told["gpu"]["estimated"] is True and told["gpu"]["cost"] == pytest.approx(4, abs=2.1)
     assert told["gpu"]["left"] == pytest.approx(6, abs=0.1)
     assert told["gpu"]["hours_left"] == pytest.approx(3, abs=0.1)
+
+
+@pytest.mark.parametrize("name", PRINTING)
+def test_every_command_that_prints_json_says_what_may_be_billed_and_what_is_left(
+    place, tmp_path, name
+):
+    done = rgt(*words_of(name, PRINTING[name]))
+    assert done.stdout or name in INTO_A_FILE, done.stderr
+    text = (tmp_path / "answer.json").read_text() if name in INTO_A_FILE else done.stdout
+    check_bill(json.loads(text))
+
+
+def test_a_schema_says_it_with_json_and_is_the_plain_schema_without(place):
+    check_bill(json.loads(rgt("render", "--schema", "--json").stdout))
+    assert "billed" not in json.loads(rgt("render", "--schema").stdout)
+
+
+@pytest.mark.parametrize("name", [name for name in PRINTING if name not in INTO_A_FILE])
+def test_wrong_usage_of_any_such_command_is_told_as_json_with_the_bill(place, capsys, name):
+    with pytest.raises(SystemExit):
+        main([*name.split(), "--no-such-option", "--json"])
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    check_bill(told)
+    assert err == f"error: {told['error']}\n" and "no such option" in told["error"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (["status", "gpu;id"], 2, "isn't a name"),
+        (["start", "gpu", "missing.json"], 2, "missing.json"),
+        (["lookup", "--log", "missing.log"], 2, "missing.log"),
+        (["lookup", "--js", "--log", "missing.log"], 2, "missing.log"),
+        (["fit", "missing.json"], 2, "missing.json"),
+        (["release", "old", "--profile", "no such"], 2, "no such"),
+        (["resume", "gpu", "--run", "strange", "--set", "deadline=9h"], 1, "wasn't started from"),
+        (["resume", "new", "--from", "gpu", "--run", "none"], 1, "no run 'none' was started"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_an_error_is_told_as_json_with_the_bill(place, capsys, words, code, error):
+    fake_run(place / "gpu", "strange", phase="failed", alive=False, exit=1)
+    (place / "new").mkdir()
+    assert main([*words, "--json"]) == code
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    check_bill(told)
+    assert error in told["error"] and f"error: {told['error']}" in err
+
+
+def test_an_error_without_json_leaves_stdout_empty(place, capsys):
+    assert main(["status", "gpu;id"]) == 2
+    assert capsys.readouterr().out == ""
 
 
 def test_there_are_such_commands():

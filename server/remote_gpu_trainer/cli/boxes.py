@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..text import BadRequest
+from . import terminal
 
 if TYPE_CHECKING:
     from ..boxes.ssh import Box
@@ -86,16 +87,31 @@ def print_answer(
     """
     from ..runs import billing
 
-    told = {**answer, **billing.about(time.time(), box, folder, status)}
-    print(json.dumps(told, ensure_ascii=False, indent=1))
+    _print({**answer, **billing.about(time.time(), box, folder, status)})
 
 
 def print_json(answer: dict[str, Any]) -> None:
     """Print an answer about something else as JSON, with what is billed, if anything may be."""
+    _print(add_bill(answer))
+
+
+def print_errors() -> None:
+    """Print what went wrong as JSON, where JSON was asked for and the command gave no answer."""
+    if terminal.answer.as_json and not terminal.answer.is_given and terminal.answer.errors:
+        print_json({"error": "\n".join(terminal.answer.errors)})
+
+
+def add_bill(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer with what is billed, if anything may be."""
     from ..runs import ledger
 
-    if ledger.is_there():
-        from ..runs import billing  # half a second, which who has no box doesn't pay
+    if not ledger.is_there():
+        return answer
+    from ..runs import billing  # half a second, which who has no box doesn't pay
 
-        answer = billing.add_to(answer, time.time())
+    return billing.add_to(answer, time.time())
+
+
+def _print(answer: dict[str, Any]) -> None:
+    terminal.answer.is_given = True
     print(json.dumps(answer, ensure_ascii=False, indent=1))

@@ -11,7 +11,7 @@ import click
 from . import terminal
 from .boxes import print_answer
 from .completion import files
-from .parsing import command
+from .parsing import JSON, command
 
 if TYPE_CHECKING:
     from ..runs.comparison import Comparison
@@ -40,7 +40,7 @@ WIDE = 400  # characters of a line that no terminal cuts
     shell_complete=files,
     help="also write it as a page, with the runs over each other: one HTML file without a network",
 )
-@click.option("--json", "as_json", is_flag=True, help="print a JSON object")
+@JSON
 def compare(runs: tuple[str, ...], metric: str, page: Path | None, as_json: bool) -> int:
     """Show what differs between runs beside what came out: the job, the options of the command, the
     commit and what differs from it, the card, versions and data; the metric, the losses, steps a

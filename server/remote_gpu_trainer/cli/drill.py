@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
@@ -54,7 +52,6 @@ def drill(provider: str, box: str | None, id: str, keys: Path | None, yes: bool)
     except providers.NoAnswer:
         terminal.error("the drill broke off; look in the console, the box may be billed")
         raise
-    print(json.dumps(asdict(done), ensure_ascii=False))
     if (file := guard_files.drill_file(done)).exists():
         print(f"receipt: {file}")
     for line in drills.lines_for_page(done, date.today()):

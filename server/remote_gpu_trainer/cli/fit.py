@@ -18,7 +18,7 @@ from ..text.masking import shown
 from . import fit_module, terminal
 from .boxes import print_json
 from .completion import files, gpus
-from .parsing import OneOf, command
+from .parsing import JSON, OneOf, command
 
 OPEN = (training_memory.TIGHT, training_memory.NOT_KNOWN)
 EITHER_WAY = "the card's memory lies within what the estimate may be off"
@@ -114,7 +114,7 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
     shell_complete=files,
     help="the Python that has NAME's torch (default: python3)",
 )
-@click.option("--json", "as_json", is_flag=True, help="print JSON")
+@JSON
 @click.option(
     "--measure",
     is_flag=True,

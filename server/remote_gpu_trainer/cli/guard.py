@@ -16,8 +16,7 @@ from ..text.masking import shown
 from ..text.spans import shown_moment, shown_seconds
 from . import terminal
 from .boxes import BOX, box_of, print_json
-from .parsing import Group
-from .render_status_release import JSON
+from .parsing import JSON, Group
 from .sweep import KEYS, agrees, with_keys
 
 YES = click.option("--yes", is_flag=True, help="don't ask")

@@ -17,7 +17,7 @@ from ..text import BadRequest
 from . import terminal
 from .boxes import log_of, print_json
 from .completion import entry_ids, files
-from .parsing import command, program
+from .parsing import JSON_OF_TOOL, command, program
 
 if TYPE_CHECKING:
     from ..lookup.advice import Advice
@@ -102,7 +102,7 @@ class Question(NamedTuple):
     is_flag=True,
     help="print only what to do, and the titles of the entries with their ids",
 )
-@click.option("--json", "as_json", is_flag=True, help="print the object that the MCP tool returns")
+@JSON_OF_TOOL
 def lookup(
     text: tuple[str, ...],
     log: tuple[str, ...],

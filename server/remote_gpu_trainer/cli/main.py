@@ -17,6 +17,7 @@ import click
 from .. import __version__
 from ..text import UserError
 from . import terminal
+from .boxes import print_errors
 from .parsing import NAMES, Group, program, wording
 
 
@@ -83,7 +84,6 @@ COMMANDS = {
     ),
     "dev": Listed("dev", "for maintainers: lint, docs, new-entry, new-platform, prove"),
 }
-MOVED = ("lint", "docs", "new-entry", "prove")  # `dev` has them now; the short form still works
 
 
 class Program(Group):
@@ -143,8 +143,17 @@ def main(argv: list[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     if instruction := os.environ.get(complete_variable(program())):
         return complete(instruction)
+    terminal.answer = terminal.Answer()
     try:
-        return run(list(sys.argv[1:] if argv is None else argv))
+        return run_with_errors(list(sys.argv[1:] if argv is None else argv))
+    finally:
+        print_errors()
+
+
+def run_with_errors(argv: list[str]) -> int:
+    """Run a command as `run` does, and tell on stderr what is wrong. Raises SystemExit."""
+    try:
+        return run(argv)
     except click.exceptions.Exit as ended:  # --help, --version
         raise SystemExit(ended.exit_code) from None
     except click.UsageError as error:
@@ -169,8 +178,6 @@ def run(argv: list[str]) -> int:
     if not argv:
         print(root().get_help(), file=sys.stderr)
         return 2
-    if argv[0] in MOVED:
-        argv = ["dev", *argv]
     with cli.make_context(program(), argv) as ctx:
         return cli.invoke(ctx)
 

@@ -55,6 +55,8 @@ class _Ours(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does, once the arguments are spelled out. Raises click.UsageError."""
+        if "--json" in _flags(ctx) and _is_asked(ctx, args, "--json"):
+            terminal.answer.as_json = True
         with _in_context(ctx):
             rest = super().parse_args(ctx, spelled_out(ctx, args))
         given = [
@@ -136,6 +138,14 @@ def described(option: click.Option | None) -> click.Option | None:
     if option is not None:
         option.help = "show this help and exit"
     return option
+
+
+def _json_option(what: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    return click.option("--json", "as_json", is_flag=True, help=f"print {what}")
+
+
+JSON = _json_option("a JSON object")
+JSON_OF_TOOL = _json_option("the object that the MCP tool returns")
 
 
 class Misspelt(click.UsageError):
@@ -244,6 +254,18 @@ def _options(ctx: click.Context) -> dict[str, click.Option]:
         if isinstance(param, click.Option)
         for name in param.opts
     }
+
+
+def _flags(ctx: click.Context) -> set[str]:
+    """The options of a command that take no value."""
+    return {name for name, option in _options(ctx).items() if option.is_flag}
+
+
+def _is_asked(ctx: click.Context, args: Sequence[str], name: str) -> bool:
+    """Whether an option is among the arguments, perhaps cut short; also where the rest is wrong."""
+    options = _options(ctx)
+    before = args[: args.index("--")] if "--" in args else args
+    return any(_candidates(arg, options) == [name] for arg in before)
 
 
 def _is_word(arg: str, options: Mapping[str, click.Option]) -> bool:

@@ -9,7 +9,7 @@ import click
 from ..text import BadRequest
 from .boxes import print_json
 from .completion import facts, files, needs, profiles
-from .parsing import command
+from .parsing import JSON, JSON_OF_TOOL, command
 
 
 @command("profile")
@@ -53,7 +53,7 @@ from .parsing import command
     metavar="N",
     help="number of boxes that fail together (default: 1)",
 )
-@click.option("--json", "as_json", is_flag=True, help="print JSON")
+@JSON
 def profile(
     name: str | None,
     fact: str | None,
@@ -194,7 +194,7 @@ def _print_interval(
     is_flag=True,
     help="print every finding (default: a summary and the first)",
 )
-@click.option("--json", "as_json", is_flag=True, help="print the object that the MCP tool returns")
+@JSON_OF_TOOL
 @click.option("--markdown", is_flag=True, help="print a page for an issue")
 @click.option(
     "--sources",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -19,7 +20,7 @@ from ..runner.core.phases import REHEARSING
 from ..text import BadRequest
 from ..text.masking import shown
 from . import terminal
-from .boxes import BOX, box_of, remember
+from .boxes import BOX, add_bill, box_of, remember
 from .completion import files
 from .parsing import command
 
@@ -90,7 +91,8 @@ def probe(
         return 0
     words = program_words(program)
     options = ["--steps", str(steps)]
-    options += ["--json", json_file] if json_file else []
+    if json_file:
+        options += ["--json", json_file, "--beside", json.dumps(add_bill({}))]
     options += ["--page", page_file] if page_file else []
     options += ["--compare", other_file] if other_file else []
     return _become([sys.executable, str(script), *options, "--", *words])

@@ -8,8 +8,7 @@ import click
 
 from . import terminal
 from .boxes import print_answer
-from .parsing import command
-from .render_status_release import JSON
+from .parsing import JSON, command
 
 
 @command("purse")

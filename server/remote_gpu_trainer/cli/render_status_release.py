@@ -23,7 +23,7 @@ from . import terminal
 from .boxes import BOX, box_of, print_answer, print_json, remember
 from .completion import files, folders, profiles, targets
 from .jobs import JOB, with_job_options
-from .parsing import command
+from .parsing import JSON, JSON_OF_TOOL, command
 
 if TYPE_CHECKING:
     from ..boxes.ssh import Box
@@ -52,7 +52,6 @@ ACCEPT_NEW = click.option(
     is_flag=True,
     help="store the host key of an unknown box; a changed key is never accepted",
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="print a JSON object")
 
 
 def seconds(text: str) -> float:
@@ -100,7 +99,7 @@ def seconds(text: str) -> float:
     shell_complete=folders,
     help="write the files of a code folder that start sends to stdout, as a compressed tar archive",
 )
-@click.option("--json", "as_json", is_flag=True, help="print the object that the MCP tool returns")
+@JSON_OF_TOOL
 def render(
     job: str | None,
     profile: str,
@@ -130,7 +129,11 @@ def render(
     if pack_code is not None:
         return _pack_code(Path(pack_code))
     if schema:
-        print(json.dumps(Job.model_json_schema(), ensure_ascii=False, indent=1))
+        written = Job.model_json_schema()
+        if as_json:
+            print_json(written)
+        else:  # a file for editors, which names no box
+            print(json.dumps(written, ensure_ascii=False, indent=1))
         return 0
     if job is None and not fields:
         raise JobError(

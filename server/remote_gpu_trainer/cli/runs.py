@@ -13,8 +13,7 @@ from ..text.spans import shown_seconds
 from . import terminal
 from .boxes import print_answer
 from .compare import compare
-from .parsing import Group, program
-from .render_status_release import JSON
+from .parsing import JSON, Group, program
 
 if TYPE_CHECKING:
     from rich.table import Table

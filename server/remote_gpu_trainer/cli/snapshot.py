@@ -11,8 +11,8 @@ from ..text.masking import shown
 from . import terminal
 from .boxes import BOX, box_of, print_answer, remember
 from .completion import folders
-from .parsing import command, program
-from .render_status_release import ACCEPT_NEW, JSON
+from .parsing import JSON, command, program
+from .render_status_release import ACCEPT_NEW
 
 
 @command("snapshot", about_boxes=True)

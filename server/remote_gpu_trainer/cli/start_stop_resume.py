@@ -22,11 +22,10 @@ from .boxes import box_of, print_answer, remember
 from .completion import files
 from .health import COLOURS
 from .jobs import JOB, with_job_options
-from .parsing import command, program
+from .parsing import JSON, command, program
 from .render_status_release import (
     ACCEPT_NEW,
     BOX_ARGUMENT,
-    JSON,
     RUN,
     print_change,
     print_warning,

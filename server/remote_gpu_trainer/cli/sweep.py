@@ -13,8 +13,7 @@ from ..text import BadRequest
 from . import terminal
 from .boxes import print_json
 from .completion import files
-from .parsing import command
-from .render_status_release import JSON
+from .parsing import JSON, command
 
 KEYS = click.option(
     "--keys",

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,6 +30,19 @@ EVERY = 5.0  # seconds between two lines about long work, where no bar can be dr
 LOOK = 0.5  # seconds between two looks at how far it is
 _is_quiet = False  # see `be_quiet`
 THEME = {"markdown.code": "cyan", "markdown.code_block": "cyan"}
+
+
+@dataclass
+class Answer:
+    """The answer of the command that runs. `as_json`: --json was typed, perhaps in a line that
+    can't be read. `is_given`: it was printed as JSON. `errors`: what was told on stderr."""
+
+    as_json: bool = False
+    is_given: bool = False
+    errors: list[str] = field(default_factory=list)
+
+
+answer = Answer()
 
 
 def is_terminal(stream) -> bool:
@@ -55,6 +69,7 @@ def console(stream):
 
 def error(text: str) -> None:
     """Print one line on stderr: `error: what is wrong; what to do`."""
+    answer.errors.append(text)
     if has_colours(sys.stderr):
         from rich.text import Text
 

@@ -17,7 +17,7 @@ from datetime import date
 
 from ..catalogue import bundle
 from ..platforms import questions as platform_questions
-from . import asked_memory, asked_time
+from . import asked_changed, asked_memory, asked_normal, asked_time
 from .asked_numbers import Numbers, read_numbers
 from .budget import first_sentence, opening
 from .state import BY_LIKENESS, BY_WORDS, Answer
@@ -44,6 +44,7 @@ _FAILED = re.compile(
 )
 LONGEST = 600  # characters of a question, with what it tells beside
 MOST_LINES = 6
+LONGEST_ALONE = 160  # characters of a question that a kind which `tells` answers beside any claim
 # No question: an error or a log stands in the text.
 _REPORTS = re.compile(
     r"\w(?:Error|Exception)\b|Traceback|\b(?:error|failed):|\bFATAL\b|\[ERROR\]|"
@@ -74,7 +75,8 @@ class Kind:
     `counter` is a text near it that another kind, an entry or nothing answers. `answer` takes the
     line and its numbers, and returns sentences; none where it can't tell. With `names_failures` a
     question may speak of a failure. With `describes` a text that asks nothing is answered too,
-    where no entry is claimed.
+    where no entry is claimed. With `tells` a report may also be long, and hold an error or rows of
+    a log, where no entry is claimed by a signature.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Kind:
     answer: Callable[[str, Numbers], list[str]]
     names_failures: bool = False
     describes: bool = False
+    tells: bool = False
 
     def is_in(self, line: str) -> bool:
         """Whether a line is a question of this kind."""
@@ -102,10 +105,19 @@ def answer_question(answer: Answer, text: str, today: date) -> Answer:
         return _answer_about_platform(answer, asked, today)
     if any(match["confidence"] == "high" for match in answer.matches[:1]):
         return answer
-    sentences = sentences_on(text, is_unsure=not answer.matches)
+    is_unproven = not any(not _rests_on_words(match) for match in answer.matches)
+    sentences = sentences_on(text, is_unsure=not answer.matches, is_unproven=is_unproven)
     if sentences:
+        if sentences[0].startswith(asked_normal.NORMAL):
+            # What only words speak for would contradict it.
+            answer = replace(answer, matches=[m for m in answer.matches if not _rests_on_words(m)])
         return _with_facts(answer, sentences)
     return _with_lead(answer, text) if asked_in(text) else answer
+
+
+def _rests_on_words(match: dict) -> bool:
+    """Whether only words of an entry speak for a match."""
+    return match["why"].startswith(BY_WORDS) or match["why"] == BY_LIKENESS
 
 
 def _with_lead(answer: Answer, text: str) -> Answer:
@@ -120,7 +132,7 @@ def _with_lead(answer: Answer, text: str) -> Answer:
     action = first_sentence(opening(bundle.load().get(first["id"]).fix)).rstrip(".:")
     if first["confidence"] != "low":
         lead = f"Most likely “{first['title']}”: {action}."
-    elif first["why"].startswith(BY_WORDS) or first["why"] == BY_LIKENESS:
+    elif _rests_on_words(first):
         words = first["why"].removeprefix(BY_WORDS)
         named = "similar wording speaks" if words == BY_LIKENESS else f"the words {words} speak"
         lead = f"{CHECK_FIRST} only {named} for it. Where it holds: {action}."
@@ -130,7 +142,8 @@ def _with_lead(answer: Answer, text: str) -> Answer:
 
 
 def _with_facts(answer: Answer, facts: list[str]) -> Answer:
-    told = replace(answer, matches=answer.matches[:BESIDE], facts=facts, ask="", decision=None)
+    decision = answer.decision if answer.first_failure else None
+    told = replace(answer, matches=answer.matches[:BESIDE], facts=facts, ask="", decision=decision)
     shorten(told, WHOLE + FURTHER * max(0, len(told.matches) - 3))
     return told
 
@@ -175,22 +188,28 @@ def _is_of_any_box(entry_id: str) -> bool:
     return bundle.load().get(entry_id).path == ANY_BOX
 
 
-def sentences_on(text: str, *, is_unsure: bool = False) -> list[str]:
+def sentences_on(text: str, *, is_unsure: bool = False, is_unproven: bool = False) -> list[str]:
     """Return the sentences that answer a question of one of KINDS; none for any other text.
 
     With `is_unsure` no entry is claimed for the text, and what only describes may be answered.
+    With `is_unproven` none is claimed by a signature, and a kind may tell of a longer report.
     """
-    asked = asked_in(text)
-    described = " ".join(text.split()) if is_unsure and _is_prose(text) else ""
-    if not (asked or described):
-        return []
     line = " ".join(text.split())
+    asked = asked_in(text)
+    described = line if is_unsure and _is_prose(text) else ""
+    told = line if is_unproven and len(text) <= platform_questions.LONGEST_COMPARED else ""
+    if not (asked or described or told):
+        return []
     is_failed = bool(_FAILED.search(_WITHOUT_ERROR.sub(" ", line)))
     numbers = read_numbers(line)
     for kind in KINDS:
         if is_failed and not kind.names_failures:
             continue
-        if kind.is_in(asked) or (kind.describes and kind.is_in(described)):
+        if (
+            (kind.is_in(asked) and (len(line) <= LONGEST_ALONE or not kind.tells))
+            or (kind.describes and kind.is_in(described))
+            or (kind.tells and kind.is_in(told))
+        ):
             sentences = kind.answer(line, numbers)
             if sentences:
                 return sentences
@@ -348,6 +367,14 @@ _NO_TRAINING = (
     r"|warm|evaluat|tokeni[sz]|silent|stuck|hang|hung|slow|why)(?:\w*)\b"
 )
 _OF_TRAINING_ZH = r"(?:训|微调|lora|sft|dpo|epoch|[一每\d]\s?轮|跑(?:完|多久|要))"
+# What a question asks that is about a number or a curve of a healthy run, perhaps.
+_IS_NORMAL = (
+    r"(?:\b(?:is|are|does|do|was)\b[^.?!]{0,60}\b(?:normal|expected|common|right|okay|ok|supposed|healthy|correct"
+    r"|abnormal|a\ bug)\b|\bnormal\ ?\?|\bis\ (?:it|this|that)\b|\bsupposed\ to\b|\bbad\ sig\w+"
+    r"|\bnormal\ running\b|\bany(?:one|body)?\ (?:has\ |have\ |meet\ |idea|clue)|\bexplanations?\b"
+    r"|\bdid\ you\ also\b|\bwhy\b|\bwhat\ is\ the\b|\bshould\b)"
+)
+_IS_NORMAL_ZH = r"(?:正常|是不是|什么原因|原因|怎么回事|影响|為什麼|为什么|BUG|吗)"
 _BOX = r"(?:box|machine|server|node|gpus?|instance|pod|provider|host|cloud|platform|cluster|card)"
 
 
@@ -467,6 +494,123 @@ KINDS = (
         "why is validation on 2 GPUs worse than on one?",
         _slower,
         names_failures=True,
+    ),
+    _kind(
+        "changed",
+        r""".""",
+        r""".""",
+        (
+            "the same code works on an A100 but fails on an H100, how do I find out why?",
+            "同样的代码在 L40 上没问题，在 H100 上跑不起来，怎么查？",
+        ),
+        "does the same code also run on a single H100?",
+        lambda line, numbers: asked_changed.answer(line),
+        names_failures=True,
+        tells=True,
+    ),
+    _kind(
+        "memory at the start",
+        rf"""\A(?=.*{_IS_NORMAL})(?=.*(?:\b(?:gpu|cuda|v?ram)\b.{{0,40}}\bmem\w*|\bmemory\b|\bvram\b).{{0,160}}
+        \b(?:increas\w+|grow\w*|ris\w+|went\ up|goes\ up|chang\w+))""",
+        rf"""\A(?=.*{_IS_NORMAL_ZH})(?=.*(?:显存|顯存).{{0,40}}(?:增加|上升|变大|涨|增长))""",
+        (
+            "GPU memory increases from 2400 MB to 2800 MB after the first iteration, "
+            "is this normal?",
+            "显存从 10G 增长到 12G，正常吗？",
+        ),
+        "does the memory of the host increase?",
+        lambda line, numbers: asked_normal.memory(line),
+        names_failures=True,
+        tells=True,
+    ),
+    _kind(
+        "flat start",
+        rf"""\A(?=.*{_IS_NORMAL})
+        (?=.*\b(?:flat|plateau\w*|stagnat\w+|stuck|not\ improv\w+|little\ to\ no\ decrease
+        |learn\w*\ nothing)\b)(?=.*\b(?:loss|curve|accuracy|reward|score)\b)""",
+        rf"""\A(?=.*{_IS_NORMAL_ZH})(?=.*loss.{{0,20}}(?:不动|不降|平台|没变))""",
+        (
+            "the loss is flat at 2.3 for 200 steps and then suddenly drops, is that normal?",
+            "loss 前 200 步不动，然后突然下降，正常吗？",
+        ),
+        "the run is stuck in its first epoch, is it normal?",
+        lambda line, numbers: asked_normal.plateau(line),
+        names_failures=True,
+        tells=True,
+    ),
+    _kind(
+        "first loss",
+        rf"""\A(?=.*{_IS_NORMAL})(?=.*\b(?:(?:start|begin|initial|first)\w*)\b.{{0,60}}\bloss|
+        .*\bloss\b.{{0,60}}\b(?:start|begin|initial)\w*)
+        (?=.*\b(?:llms?|pre-?train(?:ing)?|vocab\w*|tokens?
+        |tokenizer|language\ models?|gpt\w*|llama\w*|qwen\w*|mla
+        |projector|learning_rate)\b)(?!.*\b(?:grpo|ppo|rlhf)\b)""",
+        rf"""\A(?=.*{_IS_NORMAL_ZH})(?=.*(?:初始|一开始|刚开始|起始).{{0,8}}loss)(?=.*(?:预训练|词表|llm|大模型|模型))""",
+        (
+            "pretraining a small LLM, the loss starts at 10.4, is this normal?",
+            "预训练模型，初始 loss is 10.8，正常吗？",
+        ),
+        "why does the GRPO loss start at 0?",
+        lambda line, numbers: asked_normal.first_loss(line),
+        names_failures=True,
+        tells=True,
+    ),
+    _kind(
+        "gradient norm",
+        rf"""\A(?=.*{_IS_NORMAL})(?=.*\bgrad\w*[_ ]norm\b)
+        (?=.*\b(?:large|huge|inf|high|big|explod\w*|abnormal\w*))""",
+        rf"""\A(?=.*{_IS_NORMAL_ZH})(?=.*(?:grad_norm|梯度范数).{{0,30}}(?:大|inf|爆))""",
+        (
+            "grad_norm is large, 800 at the beginning, and then decreases, is it normal?",
+            "刚开始 grad_norm 很大，grad_norm 900，正常吗？",
+        ),
+        "what is the grad norm of a frozen layer?",
+        lambda line, numbers: asked_normal.gradient_norm(line),
+        names_failures=True,
+        tells=True,
+    ),
+    _kind(
+        "swings",
+        rf"""\A(?=.*{_IS_NORMAL})(?=.*\b(?:utili[sz]ation|util(?:ity)?|gpu[ -]usage)\b)
+        (?=.*\b(?:fluctuat\w*|jump\w*|swing\w*|chang\w+|spik\w+|oscillat\w+|varies|unstable))""",
+        rf"""\A(?=.*{_IS_NORMAL_ZH})(?=.*(?:利用率|使用率).{{0,30}}(?:波动|跳|忽高忽低|不稳))""",
+        (
+            "gpu utilization fluctuates between 0% and 90%, is it normal?",
+            "显卡利用率波动很大，正常吗？",
+        ),
+        "is 40 % accuracy normal?",
+        lambda line, numbers: asked_normal.swings(line),
+        names_failures=True,
+        tells=True,
+    ),
+    _kind(
+        "slow start",
+        rf"""\A(?=.*{_IS_NORMAL})
+        (?=.*\b(?:first|1st|initial)\ (?:few\ )?(?:steps?|iterations?|epochs?|batch(?:es)?)\b
+        .{{0,60}}\b(?:slow\w*|long\w*|minutes?)\b)""",
+        rf"""\A(?=.*{_IS_NORMAL_ZH})
+        (?=.*第一(?:个|個)?\ ?(?:步|轮|輪|epochs?|steps?|iter\w*).{{0,12}}(?:慢|久))""",
+        (
+            "the first step takes two minutes, longer than all others, is this normal?",
+            "第一个 epoch 特别慢，正常吗？",
+        ),
+        "is the first epoch of cosine decay right?",
+        lambda line, numbers: asked_normal.slow_start(line),
+        names_failures=True,
+        tells=True,
+    ),
+    _kind(
+        "warning",
+        "|".join(words.replace(" ", r"\ ") for words, _ in asked_normal.WARNINGS),
+        r"(?!)",
+        (
+            "may I ignore `use_cache=True` is incompatible with gradient checkpointing?",
+            "`use_cache=True` is incompatible with gradient checkpointing，有影响吗？",
+        ),
+        "is the warning about lr_scheduler.step() harmless?",
+        lambda line, numbers: asked_normal.warning(line),
+        names_failures=True,
+        describes=True,
     ),
     _kind(
         "alive",

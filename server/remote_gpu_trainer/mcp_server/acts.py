@@ -53,9 +53,6 @@ NEXT = {  # after a command that went well, that failed, and that could not tell
     "stop": ("run_status", "run_status", "ask the user"),
     "fetch": ("ask the user", "ask the user", "ask the user"),
 }
-NEXT_LEAVES = (
-    "ask the user: keep the box until `leaves` came by `also`, or they say `rgt release --leave`"
-)
 TOOL_OF = {"stop": "stop_run", "fetch": "fetch_results"}
 TOOL_OF |= dict.fromkeys(("start", "resume", "rehearse"), "start_run")
 
@@ -184,8 +181,7 @@ async def _show(context: Context, make: Callable[[], Act]) -> CallToolResult:
     told = {name: value for name, value in act.told.items() if value}
     plan = {"id": plan_id, "box": act.box.name, "command": act.line, **told}
     plan |= {"valid_seconds": int(VALID)}
-    following = "ask the user" if not act.leaves else NEXT_LEAVES
-    return _answer(act, plan=plan, leaves=list(act.leaves) or None, next=following)
+    return _answer(act, plan=plan, quoted=list(act.leaves) or None, next="ask the user")
 
 
 async def _carry_out(
@@ -263,12 +259,10 @@ def _outcome(kept: Kept) -> CallToolResult:
     code = kept.child.poll() if kept.child else None
     well, badly, untold = NEXT[kept.act.kind]
     following = "run_status" if code is None else well if code == 0 else badly
-    following = NEXT_LEAVES if code == 1 and kept.act.leaves else following
     return _answer(
         kept.act,
         done=None if code is None else code == 0,
         quoted=_said(kept),
-        leaves=list(kept.act.leaves) or None,
         next=untold if code is not None and code not in (0, 1) else following,
     )
 

@@ -167,8 +167,8 @@ class Fit(BaseModel):
 
 
 class Acted(BaseModel):
-    """A plan with its id, or what came of one. `done`: null while it goes on. Undeclared, as its
-    words would cost each session: `leaves`, what a fetch leaves on the box, quoted."""
+    """A plan with its id, or what came of one. `done`: null while it goes on. `quoted`: of a plan
+    the paths that it leaves on the box, else the last lines of the command."""
 
     billing: str
     plan: dict[str, Any] | None = None

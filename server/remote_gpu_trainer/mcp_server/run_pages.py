@@ -28,7 +28,7 @@ def of_run(
     lines = run_status.as_text(status).splitlines()
     is_late = status.silent or status.state == "stalled"
     left = None if is_late else _left(status.progress.get("seconds_left"), status.deadline, now)
-    question = f"{status.box} {asked}"
+    question = question_about(status.box, asked)
     answer = {
         "state": status.state,
         "box": status.box,
@@ -62,6 +62,11 @@ def of_runs(rows: list[Row], money: dict[str, Any], now: float, looks: Looks) ->
         answer["runs"].pop()
         left_out += 1
     return {**answer, "left_out": left_out} if left_out else answer
+
+
+def question_about(box: str, run: str) -> str:
+    """Return what the looks at a run are counted under. `run`: as the caller names it."""
+    return f"{box} {run}"
 
 
 def _left(seconds: float | None, deadline: float | None, now: float) -> float | None:

@@ -97,6 +97,16 @@ class Server(MCPServer):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context | None = None
     ) -> CallToolResult | InputRequiredResult:
+        """Call a tool. Raises MCPError with one line that quotes no value; a tool that fails
+        answers with such a line."""
+        try:
+            return await self._call(name, arguments, context)
+        except ToolError as error:
+            return tools.as_error(name, arguments, str(error))
+
+    async def _call(
+        self, name: str, arguments: dict[str, Any], context: Context | None
+    ) -> CallToolResult | InputRequiredResult:
         """Call a tool. Raises ToolError or MCPError with one line that quotes no value."""
         _refuse_long(name, "the name of a tool")
         await self._refuse_unknown(name, arguments)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ..lookup.state import Answer
 
 MOST_BILLED = 3  # boxes that an answer about something else names
+LONGEST_NAMED = 300  # characters of a box or a run that couldn't be asked
 MOST_INSTALLED = 1_000_000  # characters: some seconds of reading
 
 # Whether a call destroys anything, or may be repeated, is asked only of tools that write.
@@ -283,9 +285,48 @@ async def run_status(
             await run_with_progress(context, ask, lambda: "waiting for the box", places=RUNS)
         )
     except TimeoutError:
-        raise ToolError(f"no answer from the box in {MOST:g} s; ask again later") from None
+        raise ToolError(
+            f"no answer from the box in {MOST:g} s; ask again after `look_again_in`"
+        ) from None
     except (BadRequest, boxes.BadBox, bundle.CatalogueError) as error:
         raise ToolError(str(error)) from None
+
+
+def _next_look(arguments: dict[str, Any]) -> int | None:
+    """Return the seconds until a `run_status` that told nothing pays again, as `looks` counts."""
+    from ..boxes import box as boxes
+    from .run_pages import question_about
+
+    box, run = (str(arguments.get(name) or "")[:LONGEST_NAMED] for name in ("box", "run"))
+    with suppress(boxes.BadBox):
+        box = boxes.parse(box).name if box else ""
+    return looks.next_in(question_about(box, run) if box else "", [None], time.time())
+
+
+def as_error(name: str, arguments: dict[str, Any], message: str) -> CallToolResult:
+    """The answer of a call of a tool that failed, with what may be billed, and of `run_status`
+    when to ask again. Its first text is the message alone, for who reads no more."""
+    from ..runs import ledger  # not at the top, for a fast start
+
+    told: dict[str, Any] = {}
+    if name == "run_status":
+        told["look_again_in"] = _next_look(arguments)
+    if ledger.is_there():
+        told = as_data(_add_bill(told))
+    texts = [message]
+    if told:
+        texts.append(json.dumps(told, ensure_ascii=False, separators=(",", ":")))
+    return CallToolResult(
+        content=[TextContent(type="text", text=text) for text in texts],
+        structured_content={"error": message, **told} if told else None,
+        is_error=True,
+    )
+
+
+def _add_bill(answer: dict[str, Any]) -> dict[str, Any]:
+    from ..runs import billing  # half a second, which who has no box doesn't pay
+
+    return billing.add_to(answer, time.time(), MOST_BILLED)
 
 
 def _checked_length(installed: str | None) -> str | None:
@@ -304,15 +345,13 @@ def _checked_length(installed: str | None) -> str | None:
 def in_both_forms(answer: dict) -> CallToolResult:
     """The answer as text and as structured content, for clients that pass the model only one.
 
-    Both are complete, and both are UTF-8 whatever the files here are called. One that isn't about
-    runs says what may be billed, too.
+    Both are complete, and both are UTF-8 whatever the files here are called. Each says what may be
+    billed.
     """
     from ..runs import ledger  # not at the top, for a fast start
 
-    if "billed" not in answer and "billing" not in answer and ledger.is_there():
-        from ..runs import billing  # half a second, which who has no box doesn't pay
-
-        answer = as_data(billing.add_to(answer, time.time(), MOST_BILLED))
+    if "billed" not in answer and ledger.is_there():
+        answer = as_data(_add_bill(answer))
     text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
     if text != (clean := text.encode("utf-8", "replace").decode()):
         text, answer = clean, json.loads(clean)

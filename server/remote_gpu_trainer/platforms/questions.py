@@ -206,9 +206,24 @@ def read(text: str) -> Question | None:
     return Question(platform, facts, unknown)
 
 
+# Words of somebody whose run goes in one place and fails in another, and of a frequent warning.
+_COMPARES = re.compile(
+    r"\b(?:upgrad\w+|updating|downgrad\w+|git pull|no problem|as expected|all right|original setup"
+    r"|same (?:code|script|environment|env|config\w*|hardwares?|settings?)|(?:are|is|runs?) fine"
+    r"|(?:can )?work(?:s|ed|ing)? (?:fine|well|perfectly|great|ok|with|on|before|for me)"
+    r"|(?:decreas\w+|converg\w+|runs?|trains?|behave\w*) (?:\w+ )?(?:normally|well|fine|the same)"
+    r"|differently|incompatible with gradient checkpointing|do not match bucket)\b"
+    r"|升级|没(?:有)?(?:任何)?问题|可以跑|能跑",
+    re.I,
+)
+LONGEST_COMPARED = 4_000  # characters
+
+
 def may_ask(text: str) -> bool:
-    """Whether a text may be a question of any kind, or tell of a run that is silent; in Chinese a
-    few words may be one."""
+    """Whether a text may be a question of any kind, tell of a run that is silent, or compare two
+    runs; in Chinese a few words may be a question."""
+    if len(text) <= LONGEST_COMPARED and _COMPARES.search(text):
+        return True
     if len(text) > LONGEST_TOLD or _ERROR.search(text):
         return False
     is_short = len(text) <= 2 * LONGEST

@@ -36,6 +36,7 @@ from .status_reply import Status
 LIMIT = 20.0  # seconds for one question to the box
 LONGEST = 1000  # characters of a line
 MOST_FILES = 5  # of the largest that are sent
+KEEP = "keep the box until they came by `also`, or you say `rgt release --leave`"
 NOT_KNOWN = "not known: the job names no price"
 
 
@@ -198,7 +199,7 @@ def fetch(box: Box, run: str, also: tuple[str, ...] = ()) -> Act:
     told = {
         "folder_bytes": _size_of(box, before.dir),
         "brings_also": list(also),
-        "leaves": f"{len(leaves)} that its log says were saved elsewhere" if leaves else "",
+        "leaves": f"{len(leaves)} that its log says were saved elsewhere: {KEEP}" if leaves else "",
         "to": "results/ in the working folder",
         "worst_cost": "nothing more than the box costs until you end it",
         "end_command": _stays(box, _platform(box, before)),
