@@ -238,6 +238,21 @@ def test_one_that_crashed_is_set_aside_and_told_and_gets_its_name_back(make):
     assert len(box.events("renamed")) == 4
 
 
+def test_one_in_two_files_that_crashed_is_set_aside_and_given_back_as_both(make):
+    box = make(checkpoint={"pattern": "*.pkl"})
+    for step in (10, 20):
+        box.save(step, ending="pkl")
+        shutil.copy(box.folder / f"step-{step}.pkl", box.folder / f"D_step-{step}.pkl")
+    newest = checkpoints.newest(box.run)
+    older = checkpoints.find_older(box.run, newest.id)
+    assert resume.path_of(older).endswith("step-10.pkl"), "not the other half of the newest"
+    resuming.set_aside(box.run, newest.path, older)
+    both = [".corrupt/D_step-20.pkl", ".corrupt/step-20.pkl"]
+    assert box.names() == [*both, "D_step-10.pkl", "step-10.pkl"]
+    resuming.restore(box.run, newest.path)
+    assert len(box.names()) == 4 and not (box.folder / ".corrupt").exists()
+
+
 def test_no_name_is_given_back_that_another_one_has_since(make):
     box = make()
     box.save(20, ending="pkl")

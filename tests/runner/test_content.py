@@ -62,6 +62,39 @@ def test_a_save_in_two_files_is_corrupt_where_one_of_them_is(tmp_path):
     )
 
 
+@pytest.mark.parametrize("files", [[], ["D_*.pth"]], ids=["one pattern", "named beside it"])
+@pytest.mark.parametrize("half", ["torn", "missing"])
+def test_of_a_pair_that_is_not_whole_neither_half_is_resumed_from(tmp_path, half, files):
+    pattern, cache = "G_*.pth" if files else "*_*.pth", str(tmp_path / "cache")
+    for n in (9, 18, 27):
+        for name in ("D", "G"):
+            zipped(tmp_path / f"{name}_{n}.pth")
+    torn = tmp_path / "D_27.pth"
+    torn.write_bytes(torn.read_bytes()[:-30]) if half == "torn" else torn.unlink()
+    look = content.look(str(tmp_path), pattern, cache, files)
+    assert Path(look.whole.path).name == "G_18.pth" and look.state == completeness.COMPLETE
+    told = {Path(item.path).name: why for item, why in look.corrupt}
+    assert set(told) == ({"G_27.pth", "D_27.pth"} if half == "torn" else {"G_27.pth"})
+    why = "D_27.pth of the same save isn't whole" if half == "torn" else "D_0.pth of this save is"
+    assert told["G_27.pth"].startswith(why)
+    assert content.last_whole(str(tmp_path), pattern, cache, files) is None
+    older = content.look(str(tmp_path), pattern, cache, files, look.whole.path)
+    assert Path(older.whole.path).name == "G_9.pth", "not the other half of the one left out"
+
+
+def test_a_file_of_the_same_number_that_no_save_before_had_breaks_none(tmp_path):
+    for name in ("best_7.pt", "ckpt_9.pt", "best_10.pt", "ckpt_10.pt"):
+        zipped(tmp_path / name)
+    (tmp_path / "best_10.pt").write_bytes(b"\0" * 900)
+    assert ask(tmp_path, "*_*.pt") == [("corrupt", "best_10.pt"), ("whole", "ckpt_10.pt")]
+    (tmp_path / "ckpt_9.pt").unlink()
+    assert ask(tmp_path, "*_*.pt") == [("corrupt", "best_10.pt"), ("whole", "ckpt_10.pt")]
+    for name in ("best.pt", "last.pt"):
+        zipped(tmp_path / "none" / name)
+    (tmp_path / "none/best.pt").write_bytes(b"\0" * 900)
+    assert ask(tmp_path / "none", "*.pt") == [("corrupt", "best.pt"), ("whole", "last.pt")]
+
+
 def test_the_newest_whole_file_is_found_behind_corrupt_ones(tmp_path):
     for n in (1, 2, 3, 10):
         zipped(tmp_path / f"s-{n}.pt")

@@ -1147,8 +1147,8 @@ def test_a_run_that_died_in_its_first_save_or_never_resumes_begins_anew():
     assert chosen(Folder(corrupt=(CORRUPT,)), number=2) == resume.Begin("", (CORRUPT.path,), note)
     assert chosen(Folder(corrupt=(CORRUPT, OLD)), resume="none") == resume.Begin("", (), "")
     pair = (
-        Local("/c/G_15.pt", "no end"),
-        Local("/c/D_15.pt", "G_15.pt of the same save isn't whole"),
+        Local("/c/G_step15_of_8.pt", "no end", numbers=(15,)),
+        Local("/c/D_step15_of_9.pt", "the other isn't whole", numbers=(15,)),
     )
     begun = chosen(Folder(corrupt=pair), number=2)
     assert isinstance(begun, resume.Begin) and len(begun.quarantined) == 2, "one save in two files"

@@ -3,7 +3,8 @@
 Of names that differ only in whole numbers (step-9, step-10) the higher one is newer, for a copy or
 a touch changes times; else the one whose weights were written last: an evaluation writes its
 results into an old folder. A folder that lacks weights or states that its older neighbours hold is
-corrupt, whatever its files prove.
+corrupt, whatever its files prove. So are files of one number, such as G_9.pth and D_9.pth, where
+one of them is corrupt or missing and the saves before them hold both.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import itertools
 import os
 import re
 from contextlib import suppress
-from typing import Any, Iterable, NamedTuple
+from typing import Any, Iterable, List, NamedTuple
 
 from .completeness import COMPLETE, CORRUPT, UNKNOWN, WEIGHTS, Verdict, files_of, judge
 
@@ -34,6 +35,7 @@ COUNTED = re.compile(r"(?:steps?|iter[a-z]*|epochs?|checkpoint|ckpt)[-_=]?(\d+)"
 STEP = re.compile(r"(?:steps?|iter[a-z]*|checkpoint|ckpt)[-_=]?(\d+)", re.I)
 # A date, or seconds to nanoseconds since 1970: it grows although training begins anew.
 TIME = re.compile(r"1[5-9]\d{8}(\d{3}){0,3}|20\d{2}(0[1-9]|1[0-2])([0-2]\d|3[01])(\d{2,6})?")
+SHARD = re.compile(r"\d+-of-\d+")
 QUARANTINE = ".corrupt"  # a folder beside checkpoints, of those that are corrupt
 LEFTOVER = re.compile(
     r"(\.tmp|\.partial|\.incomplete|-unfinished|~)$|\.tmp[.-]|/tmp-|/\.[^/]*$"
@@ -49,6 +51,9 @@ class Item(NamedTuple):
     changed: int
     size: int
     weights: int
+
+
+Save = List[Item]  # what a program writes at one moment, and loads together
 
 
 class Look(NamedTuple):
@@ -68,48 +73,113 @@ def look(
     """Return what a folder holds, down to the newest complete item.
 
     `cache`: a file of what was complete already. `files`: patterns of what a program loads together
-    with an item of the same number; where one of them is corrupt, the whole save is. `but`: the
-    path of an item to leave out. Raises OSError where the folder is there and can't be listed.
+    with an item of the same number. Items of one save are judged together, see `_judge_save`.
+    `but`: the path of an item whose save is left out. Raises OSError where the folder is there and
+    can't be listed.
     """
     known = Known(cache)
     corrupt: list[tuple[Item, str]] = []
     unread: list[tuple[Item, str]] = []
-    unknown: Item | None = None
-    found = [item for item in newest_first(folder, pattern) if item.path != but]
-    for place, item in enumerate(found):
-        try:
-            verdict = known.judge(item, found[place + 1 :])
-        except OSError as error:
-            # A mount or a right that fails says nothing about the content: it stays in place.
-            unread.append((item, error.strerror or str(error)))
+    unknown: Save = []
+    saves = [save for save in _saves(folder, pattern) if but not in (item.path for item in save)]
+    for place, save in enumerate(saves):
+        told, closed = _judge_save(known, folder, save, saves[place + 1 :], files)
+        # A mount or a right that fails says nothing about the content: it stays in place.
+        unread += closed
+        corrupt += [(item, verdict.why) for item, verdict in told if verdict.state == CORRUPT]
+        found = {item.path: verdict.state for item, verdict in told if verdict.state != CORRUPT}
+        left = [item for item in save if item.path in found]
+        if not left:
             continue
-        if broken := _break_save(known, folder, item, verdict, files):
-            corrupt += broken
-        elif verdict.state == UNKNOWN:
-            unknown = unknown or item
-        elif unknown and kind_of(unknown.path) != kind_of(item.path):
+        if UNKNOWN in found.values():
+            unknown = unknown or left
+        elif unknown and not _kinds(unknown) & _kinds(left):
             break
         else:
-            return Look(item, corrupt, unread, COMPLETE)
-    return Look(unknown, corrupt, unread)
+            return Look(left[0], corrupt, unread, COMPLETE)
+    return Look(unknown[0] if unknown else None, corrupt, unread)
 
 
-def _break_save(
-    known: Known, folder: str, item: Item, verdict: Verdict, files: Iterable[str]
-) -> list[tuple[Item, str]]:
-    """Return all files of a save of which one is corrupt, each with the fault; none of a sound
-    one."""
-    save = [(item, verdict)]
-    for path in find_beside(folder, files, item.path)[0] if numbers_of(item.path) else ():
-        if path != item.path:
+def _saves(folder: str, pattern: str) -> list[Save]:
+    """Return the items, newest first, each with those of the same save: files without a number may
+    be the best and the last one as well, so each of them is by itself."""
+    together: dict[tuple[object, ...], Save] = {}
+    for item in newest_first(folder, pattern):
+        of = save_of(item.path, os.path.isdir(item.path))
+        together.setdefault(of if of[1:] != ((),) else (item.path,), []).append(item)
+    return list(together.values())
+
+
+def _judge_save(
+    known: Known, folder: str, save: Save, older: list[Save], files: Iterable[str]
+) -> tuple[list[tuple[Item, Verdict]], list[tuple[Item, str]]]:
+    """Judge all files of a save: one that is corrupt or missing breaks those that belong to it.
+
+    Which belong together the saves before it tell, and the job by `files`. Of a save that can't be
+    read the second list tells why.
+    """
+    beside, bound, fault = _find_bound(folder, save, older, files)
+    told = []
+    for item in [*save, *beside]:
+        try:
+            told.append((item, known.judge(item, (other[0] for other in older))))
+        except OSError as error:
+            return [], [(item, error.strerror or str(error))]
+    for item, verdict in told:
+        if not fault and verdict.state == CORRUPT and kind_of(item.path) in bound:
+            name = os.path.basename(item.path)
+            fault = f"{name} of the same save isn't whole ({verdict.why})"
+    if fault:
+        broken = Verdict(CORRUPT, fault)
+        told = [
+            (item, broken if verdict.state != CORRUPT and kind_of(item.path) in bound else verdict)
+            for item, verdict in told
+        ]
+    return told, []
+
+
+def _find_bound(
+    folder: str, save: Save, older: list[Save], files: Iterable[str]
+) -> tuple[Save, frozenset[tuple[str, str]], str]:
+    """Return the files of a save that only the job names, the kinds of its files that belong
+    together, and which of these is missing, as a sentence."""
+    beside = _find_files(folder, save, files)
+    shape = _kinds([*save, *beside])
+    shapes = (_kinds([*other, *_find_files(folder, other, files)]) for other in older)
+    needed = _find_needed(shape, (other for other in shapes if shape & other))
+    lacking = min((kind for kind, _ in needed - shape if kind.endswith(WEIGHTS)), default="")
+    return beside, shape if beside else needed, say_missing(lacking) if lacking else ""
+
+
+def find_save(folder: str, pattern: str, files: Iterable[str], path: str) -> list[str]:
+    """Return the files that belong to the same save as an item, itself among them. Raises
+    OSError."""
+    saves = _saves(folder, pattern)
+    for place, save in enumerate(saves):
+        if path in (item.path for item in save):
+            beside, bound, _ = _find_bound(folder, save, saves[place + 1 :], files)
+            found = [item.path for item in [*save, *beside] if kind_of(item.path) in bound]
+            return found if path in found else [path]
+    return [path]
+
+
+def _find_files(folder: str, save: Save, files: Iterable[str]) -> Save:
+    """Return what the job names beside a save's items by patterns."""
+    found, taken = [], {item.path for item in save}
+    for path in find_beside(folder, files, save[0].path)[0] if numbers_of(save[0].path) else ():
+        if path not in taken:
             with suppress(OSError):
-                other = stamp(path)
-                save.append((other, known.judge(other)))
-    faults = [(os.path.basename(one.path), told.why) for one, told in save if told.state == CORRUPT]
-    if not faults:
-        return []
-    whole = f"{faults[0][0]} of the same save isn't whole ({faults[0][1]})"
-    return [(one, told.why if told.state == CORRUPT else whole) for one, told in save]
+                found.append(stamp(path))
+    return found
+
+
+def _kinds(save: Save) -> frozenset[tuple[str, str]]:
+    return frozenset(kind_of(item.path) for item in save)
+
+
+def say_missing(kind: str) -> str:
+    """Say that a save has no file of this kind."""
+    return f"{kind} of this save is missing (0 for its number)"
 
 
 def last_written(folder: str, pattern: str) -> Item | None:
@@ -121,11 +191,14 @@ def last_written(folder: str, pattern: str) -> Item | None:
 def last_whole(folder: str, pattern: str, cache: str, files: Iterable[str]) -> Item | None:
     """Return the item whose weights were written last, None if its save isn't whole. Raises
     OSError."""
-    last = last_written(folder, pattern)
-    if last is None:
-        return None
-    known = Known(cache)
-    return None if _break_save(known, folder, last, known.judge(last), files) else last
+    last, saves = last_written(folder, pattern), _saves(folder, pattern)
+    for place, save in enumerate(saves):
+        if last is not None and last in save:
+            told, unread = _judge_save(Known(cache), folder, save, saves[place + 1 :], files)
+            if unread:
+                raise OSError(unread[0][1])
+            return None if dict(told)[last].state == CORRUPT else last
+    return None
 
 
 def look_of(told: list[Any]) -> Look:
@@ -252,20 +325,34 @@ def quarantine(path: str) -> str:
     return moved
 
 
-def restore_quarantined(path: str) -> str:
-    """Give what was moved last from this path its name back; return where it was, '' where the name
-    is taken, or it is gone. Raises OSError."""
+def restore_quarantined(path: str) -> list[tuple[str, str]]:
+    """Give what was moved last from this path its name back, and so to the other files of its save;
+    return where each was, and is. Not where the name is taken. Raises OSError."""
     folder, name = os.path.split(path)
-    hidden = os.path.join(folder, QUARANTINE)
-    moved, number = "", 1
-    while os.path.lexists(found := os.path.join(hidden, f"{name}.{number}" if moved else name)):
-        moved, number = found, number + 1
-    if not moved or os.path.lexists(path):
-        return ""
-    os.rename(moved, path)
+    hidden, back = os.path.join(folder, QUARANTINE), []
+    with suppress(FileNotFoundError):
+        for other in sorted(os.listdir(hidden)):
+            is_folder = os.path.isdir(os.path.join(hidden, other))
+            of = save_of(os.path.join(folder, other), is_folder)
+            if other == name or of[1:] != ((),) and of == save_of(path, is_folder):
+                back.append(os.path.join(folder, other))
+    pairs = [(moved, one) for one in back if (moved := _find_moved(one))]
+    for moved, one in pairs:
+        os.rename(moved, one)
     with suppress(OSError):
         os.rmdir(hidden)
-    return moved
+    return pairs
+
+
+def _find_moved(path: str) -> str:
+    """Return where what was moved last from this path is; '' where its name is taken."""
+    folder, name = os.path.split(path)
+    moved, number = "", 1
+    while os.path.lexists(
+        found := os.path.join(folder, QUARANTINE, f"{name}.{number}" if moved else name)
+    ):
+        moved, number = found, number + 1
+    return "" if os.path.lexists(path) else moved
 
 
 class Known:
@@ -311,9 +398,13 @@ class Known:
 def find_lacking(shape: frozenset[str], older: Iterable[frozenset[str]]) -> str:
     """Return a name that the two saves before a save have, or the only one, and it lacks; '' for
     none. `older`: their shapes, newest first."""
+    return min(_find_needed(shape, older) - shape, default="")
+
+
+def _find_needed(shape: frozenset[Any], older: Iterable[frozenset[Any]]) -> frozenset[Any]:
+    """Return what the two saves before a save have, or the only one; its own shape for none."""
     before = list(itertools.islice(older, 2))
-    needed = frozenset.intersection(*before) if before else shape
-    return min(needed - shape, default="")
+    return frozenset.intersection(*before) if before else shape
 
 
 def shape_of(names: Iterable[str]) -> frozenset[str]:
@@ -366,6 +457,14 @@ def numbers_of(path: str) -> list[int]:
     """Return steps and epochs in a name; where none is marked as such, all whole numbers."""
     name = os.path.basename(path)
     return counted(name) or [int(text) for text in re.findall(r"\d+", FRACTION.sub(".", name))]
+
+
+def save_of(path: str, is_folder: bool) -> tuple[object, ...]:
+    """Return what the files of one save share, folder and numbers; a folder is one by itself."""
+    if is_folder:
+        return (path,)
+    folder, name = os.path.split(path)
+    return folder, tuple(numbers_of(SHARD.sub("", name)))
 
 
 def kind_of(path: str) -> tuple[str, str]:

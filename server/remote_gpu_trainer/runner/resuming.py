@@ -57,7 +57,8 @@ class Choice:
         run, look = self.run, self._look
 
         def local(item: Item, fault: str = "") -> Local:
-            return Local(item.path, fault, run.now - item.changed / 1e9 > QUIET)
+            is_quiet = run.now - item.changed / 1e9 > QUIET
+            return Local(item.path, fault, is_quiet, tuple(content.numbers_of(item.path)))
 
         return Folder(
             local(look.whole) if look.whole else None,
@@ -125,10 +126,18 @@ def choose_checkpoint(run: Run) -> Checkpoint | None:
 
 
 def set_aside(run: Run, path: str, older: str) -> None:
-    """Move aside a checkpoint that crashed a resume, for the one with the id `older`."""
+    """Move aside a checkpoint that crashed a resume, and the other files of its save, for the one
+    with the id `older`."""
+    told, save = run.spec.checkpoint, [path]
+    with suppress(Failed):
+        where = (run.checkpoints, told.pattern, list(told.files), path)
+        save = child.call(run, content.find_save, *where)
     moved = quarantine(run, path)
     if not moved:
         return
+    for other in save:
+        if other != path:
+            quarantine(run, other)
     entry, instead = failures.entry_of(run.spec, "corrupt"), resume.path_of(older)
     run.log(f"no attempt has loaded {path} ({entry}): set aside as {moved}")
     notices.notify(
@@ -151,10 +160,10 @@ def quarantine(run: Run, path: str) -> str:
 
 
 def restore(run: Run, path: str) -> None:
-    """Give a checkpoint that was not to blame its name back."""
+    """Give the files of a checkpoint that was not to blame their names back."""
     with suppress(Failed):
-        if moved := child.call(run, content.restore_quarantined, path):
-            run.event("renamed", **{"from": moved, "to": path})
+        for moved, back in child.call(run, content.restore_quarantined, path):
+            run.event("renamed", **{"from": moved, "to": back})
 
 
 def arguments(run: Run, checkpoint: Checkpoint | None) -> list[str]:

@@ -14,8 +14,6 @@ from ..context import Run
 from .plan import BESIDE, COMPANION, PART, RESULT
 from .records import Records
 
-SHARD = re.compile(r"\d+-of-\d+")
-
 
 class Group(NamedTuple):
     """A checkpoint here. `name`: below the checkpoint folder; `files`: {name below it: path}, of
@@ -73,7 +71,7 @@ def look(run: Run) -> list[Group]:
     taken = {path for item in items for path in files_of(item.path)}
     together: dict[tuple[object, ...], list[content.Item]] = {}
     for item in [*items, *_weights_beside(run, taken)]:
-        together.setdefault(_key(item.path, os.path.isdir(item.path)), []).append(item)
+        together.setdefault(content.save_of(item.path, os.path.isdir(item.path)), []).append(item)
     taken |= {path for parts in together.values() for item in parts for path in files_of(item.path)}
     groups = []
     for parts in together.values():
@@ -148,7 +146,7 @@ def _find_lacking(run: Run, groups: list[Group]) -> list[Group]:
 
 def _save(name: str, files: Iterable[str]) -> tuple[object, ...]:
     """Return what the copies of one save share, by its name and files below one folder."""
-    return _key(name, any(file != name and is_within(file, name) for file in files))
+    return content.save_of(name, any(file != name and is_within(file, name) for file in files))
 
 
 def _shape(names: Iterable[str]) -> frozenset[str]:
@@ -179,14 +177,6 @@ def _files_alone(group: Group) -> list[content.Item]:
     with suppress(OSError):
         return [content.stamp(file) for file in files_of(path) if file.endswith(WEIGHTS)]
     return []
-
-
-def _key(path: str, is_folder: bool) -> tuple[object, ...]:
-    """Return what the files of one checkpoint share; a folder is one by itself."""
-    if is_folder:
-        return (path,)
-    folder, name = os.path.split(path)
-    return folder, tuple(content.numbers_of(SHARD.sub("", name)))
 
 
 def _weights_beside(run: Run, taken: set[str]) -> list[content.Item]:
@@ -225,7 +215,7 @@ def state_of(group: Group, known: content.Known) -> tuple[str, str]:
                 return verdict.state, verdict.why
             worst = verdict if verdict.state == UNKNOWN else worst
         if group.lacks:
-            return UNKNOWN, f"{group.lacks} of this save is missing (0 for its number)"
+            return UNKNOWN, content.say_missing(group.lacks)
     except OSError as error:
         return UNKNOWN, error.strerror or str(error)
     return worst.state, worst.why
@@ -245,7 +235,7 @@ def _group(
     first = os.path.join(folder, name)
     step = content.step_of(first)
     named = _step_inside(first) if step is None else step
-    is_numbered = os.path.isdir(first) or _key(first, False)[1]
+    is_numbered = os.path.isdir(first) or content.save_of(first, False)[1]
     kind = re.sub(r"\d+", "0", name) if is_numbered else os.path.join(os.path.dirname(name), "*")
     stamp, moment = content.fingerprint(sorted(paths)), content.fingerprint(sorted(whole))
     links = {}

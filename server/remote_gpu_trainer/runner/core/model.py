@@ -83,11 +83,13 @@ class Signs(NamedTuple):
 
 class Local(NamedTuple):
     """A checkpoint in the folder. `fault`: why it is corrupt or can't be read, '' for neither.
-    `is_quiet`: nobody has written it for a while."""
+    `is_quiet`: nobody has written it for a while. `numbers`: in its name; files of one save have
+    the same."""
 
     path: str
     fault: str = ""
     is_quiet: bool = True
+    numbers: tuple[int, ...] = ()
 
 
 class Folder(NamedTuple):

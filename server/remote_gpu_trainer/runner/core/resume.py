@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, NamedTuple
 
 from ..failures import entry_of
@@ -112,7 +111,7 @@ def _refuse_to_lose(job: Any, folder: Folder, attempt: int, had_whole: bool) -> 
 
 def _count_saves(found: tuple[Local, ...]) -> int:
     """Return of how many saves these are; files of the same numbers are of one."""
-    return len({tuple(re.findall(r"\d+", _name(one))) or _name(one) for one in found})
+    return len({one.numbers or (one.path,) for one in found})
 
 
 def _note(folder: Folder, source: str) -> str:
