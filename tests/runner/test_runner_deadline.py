@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runner import clock
+from remote_gpu_trainer.runner import clock, content
 from remote_gpu_trainer.runs.status_reply import status_from
 
 from tests.runner.box import Box, undisturbed
@@ -65,6 +65,8 @@ def test_a_program_that_ignores_term_is_ended_and_the_box_stopped(box: Box):
         "--ignore-term",
         "--steps",
         4000,
+        "--every",
+        100,  # one that saves without a pause is never between two saves, and gets no signal
         checkpoint={"save_seconds": 3},
         **soon(18),
         **stop_command(box),
@@ -441,5 +443,8 @@ def test_the_supervisor_copies_from_where_the_image_began(box: Box):
         **soon(17),
     )
     box.popen("run", cwd=image)
-    box.until(lambda: kept_steps(box.folder, "durable/ck.generations"), timeout=30)
-    assert (image / "ck").is_dir() and box.events("deadline")
+    box.at_step(12)
+    os.kill(box.pid("runner"), signal.SIGSTOP)
+    box.until(lambda: box.events("deadline"), timeout=40)
+    newest = max(content.step_of(str(path)) or 0 for path in (image / "ck").glob("step-*.pt"))
+    box.until(lambda: newest in kept_steps(box.folder, "durable/ck.generations"), timeout=30)

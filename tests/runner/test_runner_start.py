@@ -28,7 +28,7 @@ def test_a_started_run_ends_done_with_the_weights_of_an_undisturbed_one(box: Box
     box.start()
     assert box.wait()["phase"] == "done"
     assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
-    assert box.marker("done") | {"t": 0} == {
+    assert box.marker("done") | {"t": 0, "told": True} == {
         "t": 0,
         "exit": 0,
         "class": "",
@@ -40,6 +40,8 @@ def test_a_started_run_ends_done_with_the_weights_of_an_undisturbed_one(box: Box
         "checkpoint": f"{box.checkpoints}/step-40.pt",
         "is_nan": False,
         "before_nan": "",
+        "refused": False,
+        "told": True,
     }
     assert [s for _, s, _ in box.steps()] == list(range(1, 41))
     assert b"step 40/40" in box.output() and box.output().endswith(b"finished\n")
