@@ -172,6 +172,10 @@ class Checks:
             self.unanswered_at, self.is_unheld = None, False
             begin, until = self.faults.full
             self.was_full_at_start = begin <= now <= until + SLACK
+            # What was lost before, under a full disk say, comes to no durable place any more.
+            given = self.world.files.get(action.source)
+            begun = given.step if given is not None else 0
+            self.saved = [one for one in self.saved if one[2] <= begun]
         elif isinstance(action, Tell):
             self.messages.setdefault(action.key, []).append(now)
             # That the run was ended is no word that its box is still on.
