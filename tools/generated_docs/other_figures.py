@@ -59,6 +59,15 @@ _FIGURES = (
         r"No step was lost in (?P<own_kept>\d+) of (?P<own_nights>\d+) runs .*? in "
         r"(?P<kept_before>\d+) of (?P<nights>\d+) before and (?P<kept_after>\d+) of",
     ),
+    (
+        "benchmark/night/README",
+        r"\| all \| a strong agent's own script "
+        r"\| (?P<public_nights>\d+) \| (?P<public_bare>\d+) \|",
+    ),
+    (
+        "benchmark/night/README",
+        rf"\| all \| `rgt`, from `rgt init` \| {_N} \| (?P<public_kept>\d+) \|",
+    ),
     ("PROBE", r"without a rule before that run: (?P<unknown_named>\d+) of (?P<unknown>\d+) "),
     ("PROBE", r"Of (?P<pairs>\d+) entries with a pair, (?P<pairs_named>\d+) are named today"),
     (
