@@ -527,7 +527,9 @@ def a_run_goes_on_without_anybody(c: Checks) -> str:
     )
     takes = 900.0 + c.program.copy_seconds
     may_miss = c.faults.fail_share or c.faults.death_share  # a message
-    is_told = any(at >= c.unwatched_since for at in c.messages.get("place", ()))
+    # It may not answer while the disk is full, before anything is expected of the run.
+    asked_at = min(c.unwatched_since, c.unanswered_at or c.unwatched_since)
+    is_told = any(at >= asked_at for at in c.messages.get("place", ()))
     if c.unanswered_at is not None and (may_miss or is_told):
         since, takes = max(since, c.unanswered_at), takes + PLACE_WAIT
     if c.world.now - since > takes:

@@ -28,6 +28,7 @@ from .world import World
 
 ENDS = ("done", "unsaved", "failed", "preempted")
 MOST_STEPS = 6_000
+STEPS_A_DEATH = 10
 AFTER = 0.25 * HOUR  # what is looked at after the deadline and the limit for a proof
 IDLE = 0.3 * HOUR  # of an ended run that waits for its deadline; then time jumps to the next event
 BESIDE = 1.0  # seconds between two looks of a supervisor after a notice
@@ -394,8 +395,8 @@ class Play:
         return not (is_going and is_own and worker is not None and worker.code is None)
 
     def end_livelock(self) -> None:
-        """Raise Broken where the night comes to no end."""
-        if self.steps + self.moments > MOST_STEPS:
+        """Raise Broken where the night comes to no end; each death of a supervisor makes it longer."""
+        if self.steps + self.moments > MOST_STEPS + STEPS_A_DEATH * self.deaths:
             raise Broken("no_livelock", f"{self.steps} steps, {self.moments} of copies")
 
     def looks_soon(self) -> bool:
