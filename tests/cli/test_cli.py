@@ -502,7 +502,7 @@ def test_brief_is_what_to_do_and_titles_with_their_ids(capsys):
 
 
 def test_titles_alone_end_with_exit_code_1(capsys):
-    assert main(["lookup", "two gpus hang at the end of the epoch\none gpu is fine"]) == 1
+    assert main(["lookup", "hang at the end of the epoch on all gpus\nno message"]) == 1
     assert capsys.readouterr().out.count("--id ") == MOST_TITLES
     assert main(["lookup", "--brief", "hello"]) == 1
     assert capsys.readouterr().out.startswith("Nothing in the catalogue fits.")

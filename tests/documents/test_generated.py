@@ -131,8 +131,9 @@ def results(tmp_path):
     path.write_text(now, encoding="utf-8")
     for name in ("INPUT", "FIT", "BENCHMARK", "PROBE"):
         shutil.copy(ROOT / f"evals/{name}.md", tmp_path / "evals")
-    (tmp_path / "evals/probe/projects").mkdir(parents=True)
-    shutil.copy(ROOT / "evals/probe/projects/README.md", tmp_path / "evals/probe/projects")
+    for folder in ("probe/projects", "benchmark/night"):
+        (tmp_path / "evals" / folder).mkdir(parents=True)
+        shutil.copy(ROOT / f"evals/{folder}/README.md", tmp_path / "evals" / folder)
 
     class Read:
         root = tmp_path

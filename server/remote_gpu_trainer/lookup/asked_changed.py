@@ -96,12 +96,17 @@ _HANGS = re.compile(r"\b(?:hangs?|stuck|freez\w+)\b|卡", re.I)
 _VALUES = re.compile(r"\bnan\b|\bloss|accuracy|converg|corrupt|metric|result|收敛|精度", re.I)
 
 # The compute capability of a card that names it: NVIDIA's table, read 2026-11-30.
+# In words: a card's name may be that of an entry.
 CAPABILITY = {
-    "7.0": ("V100",), "7.5": ("T4", "RTX-2080"), "8.0": ("A100", "A30"),
-    "8.6": ("A10", "A40", "A6000", "RTX-3090", "RTX-3080", "RTX-3060"),
-    "8.9": ("L4", "L40", "L40S", "RTX-4090", "RTX-4080"), "9.0": ("H100", "H200", "H20", "GH200"),
-    "10.0": ("B200",), "12.0": ("RTX-5090", "RTX-5080"),
-}  # fmt: skip
+    "7.0": "V100",
+    "7.5": "T4 RTX-2080",
+    "8.0": "A100 A30",
+    "8.6": "A10 A40 A6000 RTX-3090 RTX-3080 RTX-3060",
+    "8.9": "L4 L40 L40S RTX-4090 RTX-4080",
+    "9.0": "H100 H200 H20 GH200",
+    "10.0": "B200",
+    "12.0": "RTX-5090 RTX-5080",
+}
 _CARD = re.compile(
     r"(?<![a-z\d])(?:rtx[ -]?|gtx[ -]?|titan[ -]?)?"
     r"(a100|a10g?|a30|a40|a6000|b200|gh200|h100|h200|h20|l40s?|l4|t4|v100|[2-5]0[6-9]0)(?![a-z\d])",
@@ -138,7 +143,7 @@ def cards_in(line: str) -> list[str]:
 
 def _capability(card: str) -> str:
     name = card.replace(" ", "-").removesuffix("G")
-    return next((number for number, cards in CAPABILITY.items() if name in cards), "")
+    return next((number for number, cards in CAPABILITY.items() if name in cards.split()), "")
 
 
 def answer(line: str) -> list[str]:
