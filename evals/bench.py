@@ -45,7 +45,7 @@ def main() -> int:
 
 def record(stem: str, system: asking.System, only: list[str]) -> None:
     """Ask a system on the tracks that it has a command for, and keep its answers."""
-    kept = asking.record_of(stem) or {"tracks": {}}
+    kept = asking.record_of(stem) or {"dates": {}, "tracks": {}}
     for track in tracks.TRACKS:
         if not system.answers(track.gives) or (only and track.name not in only):
             continue
@@ -54,10 +54,12 @@ def record(stem: str, system: asking.System, only: list[str]) -> None:
             print(f"{stem}: {track.name}: left as recorded; its texts aren't on this machine")
             continue
         answers = kept["tracks"][track.name] = {}
-        kept["date"] = f"{datetime.date.today()}"
+        kept["dates"][track.name] = f"{datetime.date.today()}"
         for name, said in asking.ask_all(system, track.gives, cases):
             answers[name] = asking.row_of(said)
             asking.write_record(stem, kept)
+            if said.failed:
+                print(f"{stem}: {track.name}: {name}: {said.failed}", flush=True)
         print(f"{stem}: {track.name}: {len(cases)} cases", flush=True)
 
 

@@ -170,14 +170,14 @@ def _said(system: System, printed: str, seconds: float, failed: str) -> Said:
 
 
 def record_of(stem: str) -> dict[str, Any]:
-    """What is recorded of a system: `date`, and its answers by track and case; {} without."""
+    """What is recorded of a system: `dates` by track, answers by track and case; {} without."""
     path = HERE / "records" / f"{stem}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def write_record(stem: str, record: dict[str, Any]) -> None:
     """Write a record, a line for each answer."""
-    lines = [f'{{"date": {json.dumps(record["date"])}, "tracks": {{']
+    lines = [f'{{"dates": {json.dumps(record["dates"])}, "tracks": {{']
     for track, answers in record["tracks"].items():
         lines.append(f"{json.dumps(track)}: {{")
         rows = [f"  {json.dumps(name)}: {json.dumps(said)}" for name, said in answers.items()]

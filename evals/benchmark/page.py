@@ -35,11 +35,10 @@ WHY = """\
 - Denpex claims little. Most of its answers ask for more signals, so it is seldom wrong where
   nothing is to be found, and names few of the causes. What it isn't sure of counts as a lead, as
   our titles do.
-- gpualert is at home on its own logs, whose labels are its classes; the look-up lists the right
-  entry first there too, but doesn't claim it each time.
 - Rules of a few regular expressions, and a search for quotes, take less time than a look-up. Where
   a case takes less than a second, times differ more by the load of the machine than by the
-  system."""
+  system. guardtower and torchtest2 end a program at its first backward pass, the probe lets it
+  run on."""
 CLOSE = 0.15  # how far a figure may be off
 MEMORY = ("system", "runs", "with a figure", "median of figure / needed", "within 15 %",
           "figure suffices", "seconds")  # fmt: skip
@@ -49,7 +48,7 @@ LEGEND = """\
 - **claimed and right**: of the cases with an entry, the first claim is right; **claims on strange** and **on healthy** should be few
 - **entries a class**: how many of our entries the mean claimed class stands for; a class is right if it holds an expected entry, so
   a broad one is right more easily. A class that stands for none, such as a missing file, claims nothing
-- **seconds**: median of a case on two cores with much else running, start and loading included. Where
+- **seconds**: median of a case on two cores with other programs running, start and loading included. Where
   `batch` asks a system about all cases at once, their time divided by their number"""  # noqa: E501
 
 
@@ -81,7 +80,11 @@ would file there. One function grades all of them, and the same one grades the l
 The cases are of our sets, in the words of our entries. So no rival plays at home here but gpualert
 on its own logs, and a rival that knows a failure under no name of ours gets nothing for it. A small
 sample was drawn of each set with a fixed seed. Intervals are wide; of two systems whose intervals
-overlap neither is ahead."""
+overlap neither is ahead.
+
+On 2026-12-01 PyPI's mirror had no newer version of the seven rivals than those that had been asked
+on 2026-11-28. They and ours were asked once more, with torch 2.13.0+cpu and transformers 5.24.0. On
+each case that had been asked before, the rivals gave the same answer; ours had changed since."""
 
 ABSENT = """\
 ## What isn't here
@@ -90,9 +93,7 @@ ABSENT = """\
   stand in, which are invented and which ours was tuned with.
 - Which rank failed: of the rivals only Denpex's cascades name one, so the track asks for the entry.
 - Denpex's hosted engine: it needs a key, and the logs would leave the machine.
-- Denpex on whole files: 67 files, some of megabytes, weren't through its engine in a quarter of an
-  hour on a busy machine. torch-audit and torchtest2 were cut short on the silent programs too; n
-  tells how many they were asked about, failing ones first.
+- One of the 70 files drawn: its repository was too large to fetch.
 - Programs of several ranks, which torch-audit, guardtower and torchtest2 weren't asked about here.
 - LoRA and other optimizers than Adam: neither accelerate nor DeepSpeed has an option for them, so
   they were asked about Adam on the whole model."""
@@ -101,8 +102,9 @@ ABSENT = """\
 def _listed(systems: dict[str, System]) -> str:
     rows = []
     for stem, system in systems.items():
-        date = asking.record_of(stem).get("date", "not asked")
-        rows.append(row(system.name, system.source, date, system.home))
+        dates = sorted({*asking.record_of(stem).get("dates", {}).values()})
+        asked = " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "not asked"
+        rows.append(row(system.name, system.source, asked, system.home))
     return table("Systems", ("system", "from", "asked on", "where it is at home"), rows)
 
 

@@ -1,5 +1,6 @@
 """Systems side by side: the page shows the records, and a class is graded by the entries it holds."""
 
+import datetime
 import json
 import sys
 import tarfile
@@ -10,6 +11,7 @@ from tests.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "evals"))
 
+import bench
 from benchmark import agents, asking, page, tracks
 from grading.cases import Case
 
@@ -39,6 +41,28 @@ def test_a_record_has_answers_to_cases_of_its_tracks_alone(stem):
     known = tracks.by_name()
     for name, answers in recorded.items():
         assert set(answers) <= {case.id for case in known[name].cases()}, f"record {stem} anew"
+
+
+def test_a_track_without_its_texts_keeps_its_answers_and_their_date(tmp_path, monkeypatch):
+    (tmp_path / "records").mkdir()
+    monkeypatch.setattr(asking, "HERE", tmp_path)
+    before = {
+        "dates": {"here": "2026-01-02", "away": "2026-01-01"},
+        "tracks": {"here": {}, "away": {"9": [["U10"], [], "", 0.1]}},
+    }
+    asking.write_record("one", before)
+    texts = {"here": OOM, "away": Case("9", "error", "", (), "")}
+    monkeypatch.setattr(
+        tracks,
+        "TRACKS",
+        [tracks.Track(name, "text", lambda case=case: [case], "") for name, case in texts.items()],
+    )
+    bench.record("one", system(), [])
+    today = f"{datetime.date.today()}"
+    recorded = asking.record_of("one")
+    assert recorded["dates"] == {"here": today, "away": "2026-01-01"}
+    assert recorded["tracks"]["away"] == before["tracks"]["away"] and recorded["tracks"]["here"]
+    assert f"2026-01-01 to {today}" in page._listed({"one": system()})
 
 
 def test_what_a_command_prints_is_read_as_claims_leads_and_confidence():
