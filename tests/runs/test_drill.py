@@ -71,7 +71,7 @@ def test_a_box_with_a_run_that_would_be_lost_is_never_drilled(account, alive):
 def test_a_run_whose_copy_here_is_gone_since_would_be_lost_again(account):
     folder = fake_run(account.parent / "gpu", "toy", alive=False, phase="done")
     (folder / ".done").write_text("{}")
-    copy = home_copy.note(released(account.parent / "res"))
+    copy = home_copy.describe_copy(released(account.parent / "res"))
     place = box.parse("gpu")
     other_runs.find_others(place, "~/runs/toy", copy)
     assert not other_runs.find_others(place, "~/none", None).owed

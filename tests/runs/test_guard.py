@@ -438,7 +438,7 @@ def brought(world, monkeypatch):
 
 
 def bring(world, folder="res"):
-    copy = home_copy.note(released(world.place / folder))
+    copy = home_copy.describe_copy(released(world.place / folder))
     other_runs.find_others(boxes.parse("gpu"), "~/runs/toy", copy)
 
 

@@ -11,7 +11,7 @@ from remote_gpu_trainer.runs import home_copy
 
 @pytest.fixture
 def copy(tmp_path):
-    return home_copy.note(released(tmp_path / "home" / "res"))
+    return home_copy.describe_copy(released(tmp_path / "home" / "res"))
 
 
 def released(folder, **checks):
@@ -117,7 +117,7 @@ def test_what_takes_longer_than_it_may_is_no_copy(copy):
 
 
 def test_a_copy_that_no_manifest_names_whole_or_of_an_older_release_is_none(tmp_path):
-    odd = home_copy.note(released(tmp_path / "odd", unlisted=["a\nb"]))
+    odd = home_copy.describe_copy(released(tmp_path / "odd", unlisted=["a\nb"]))
     assert "no manifest can name" in home_copy.why_lost(odd)
-    for copy in (home_copy.Copy("", ""), home_copy.note(tmp_path / "nothing")):
+    for copy in (home_copy.Copy("", ""), home_copy.describe_copy(tmp_path / "nothing")):
         assert home_copy.why_lost(copy) == "where its copy lies isn't known"

@@ -195,7 +195,7 @@ def test_a_run_whose_box_is_gone_says_whether_its_results_are_here_and_costs_no_
     started("gpu", "toy")
     overview.rows(with_ended=True)
     if is_home:
-        copy = home_copy.note(released(place / "res"))
+        copy = home_copy.describe_copy(released(place / "res"))
         ledger.released("gpu:22", str(folder), "mark", copy)
     ledger.gone("gpu:22", "gpu", "it is", now=time.time() - HOUR)
     (row,) = overview.rows(with_ended=True)

@@ -623,7 +623,7 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
     ways, stored = teardown.ways(profile, today), teardown.storage(profile, today)
     others = other_runs.Others()
     if ways:  # somebody may end this box
-        copy = home_copy.note(Path(results.to)) if results.is_all else None
+        copy = home_copy.describe_copy(Path(results.to)) if results.is_all else None
         others = other_runs.find_others(box, results.source, copy)
     may_end = others.may_end and not results.left
     ways, stored = (ways, stored) if may_end else ([], None)

@@ -105,7 +105,7 @@ def answer_question(answer: Answer, text: str, today: date) -> Answer:
         return _answer_about_platform(answer, asked, today)
     if any(match["confidence"] == "high" for match in answer.matches[:1]):
         return answer
-    is_unproven = not any(not _rests_on_words(match) for match in answer.matches)
+    is_unproven = all(map(_rests_on_words, answer.matches))
     sentences = sentences_on(text, is_unsure=not answer.matches, is_unproven=is_unproven)
     if sentences:
         if sentences[0].startswith(asked_normal.NORMAL):

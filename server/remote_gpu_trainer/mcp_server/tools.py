@@ -306,13 +306,10 @@ def _next_look(arguments: dict[str, Any]) -> int | None:
 def as_error(name: str, arguments: dict[str, Any], message: str) -> CallToolResult:
     """The answer of a call of a tool that failed, with what may be billed, and of `run_status`
     when to ask again. Its first text is the message alone, for who reads no more."""
-    from ..runs import ledger  # not at the top, for a fast start
-
     told: dict[str, Any] = {}
     if name == "run_status":
         told["look_again_in"] = _next_look(arguments)
-    if ledger.is_there():
-        told = as_data(_add_bill(told))
+    told = _add_bill(told)
     texts = [message]
     if told:
         texts.append(json.dumps(told, ensure_ascii=False, separators=(",", ":")))
@@ -324,9 +321,14 @@ def as_error(name: str, arguments: dict[str, Any], message: str) -> CallToolResu
 
 
 def _add_bill(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer with what is billed, if anything may be."""
+    from ..runs import ledger  # not at the top, for a fast start
+
+    if not ledger.is_there():
+        return answer
     from ..runs import billing  # half a second, which who has no box doesn't pay
 
-    return billing.add_to(answer, time.time(), MOST_BILLED)
+    return as_data(billing.add_to(answer, time.time(), MOST_BILLED))
 
 
 def _checked_length(installed: str | None) -> str | None:
@@ -348,10 +350,8 @@ def in_both_forms(answer: dict) -> CallToolResult:
     Both are complete, and both are UTF-8 whatever the files here are called. Each says what may be
     billed.
     """
-    from ..runs import ledger  # not at the top, for a fast start
-
-    if "billed" not in answer and ledger.is_there():
-        answer = as_data(_add_bill(answer))
+    if "billed" not in answer:
+        answer = _add_bill(answer)
     text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
     if text != (clean := text.encode("utf-8", "replace").decode()):
         text, answer = clean, json.loads(clean)

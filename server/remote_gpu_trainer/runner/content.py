@@ -81,7 +81,8 @@ def look(
     corrupt: list[tuple[Item, str]] = []
     unread: list[tuple[Item, str]] = []
     unknown: Save = []
-    saves = [save for save in _saves(folder, pattern) if but not in (item.path for item in save)]
+    saves = _saves(newest_first(folder, pattern))
+    saves = [save for save in saves if but not in (item.path for item in save)]
     for place, save in enumerate(saves):
         told, closed = _judge_save(known, folder, save, saves[place + 1 :], files)
         # A mount or a right that fails says nothing about the content: it stays in place.
@@ -100,11 +101,11 @@ def look(
     return Look(unknown[0] if unknown else None, corrupt, unread)
 
 
-def _saves(folder: str, pattern: str) -> list[Save]:
-    """Return the items, newest first, each with those of the same save: files without a number may
+def _saves(items: list[Item]) -> list[Save]:
+    """Return items, newest first, each with those of the same save: files without a number may
     be the best and the last one as well, so each of them is by itself."""
     together: dict[tuple[object, ...], Save] = {}
-    for item in newest_first(folder, pattern):
+    for item in items:
         of = save_of(item.path, os.path.isdir(item.path))
         together.setdefault(of if of[1:] != ((),) else (item.path,), []).append(item)
     return list(together.values())
@@ -154,7 +155,7 @@ def _find_bound(
 def find_save(folder: str, pattern: str, files: Iterable[str], path: str) -> list[str]:
     """Return the files that belong to the same save as an item, itself among them. Raises
     OSError."""
-    saves = _saves(folder, pattern)
+    saves = _saves(newest_first(folder, pattern))
     for place, save in enumerate(saves):
         if path in (item.path for item in save):
             beside, bound, _ = _find_bound(folder, save, saves[place + 1 :], files)
@@ -185,13 +186,18 @@ def say_missing(kind: str) -> str:
 def last_written(folder: str, pattern: str) -> Item | None:
     """Return the item whose weights were written last, whole or not, without reading it. Raises
     OSError."""
-    return max(newest_first(folder, pattern), key=lambda item: item.weights, default=None)
+    return _last_of(newest_first(folder, pattern))
+
+
+def _last_of(items: list[Item]) -> Item | None:
+    return max(items, key=lambda item: item.weights, default=None)
 
 
 def last_whole(folder: str, pattern: str, cache: str, files: Iterable[str]) -> Item | None:
     """Return the item whose weights were written last, None if its save isn't whole. Raises
     OSError."""
-    last, saves = last_written(folder, pattern), _saves(folder, pattern)
+    items = newest_first(folder, pattern)
+    last, saves = _last_of(items), _saves(items)
     for place, save in enumerate(saves):
         if last is not None and last in save:
             told, unread = _judge_save(Known(cache), folder, save, saves[place + 1 :], files)

@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from ..text import sha256_of
 from ..text.masking import shown
 from ..text.spans import shown_seconds
 
 MANIFEST = "PULL_MANIFEST.json"
 A_LOOK = 120.0  # seconds in which a copy must be read
-PIECE = 1 << 20  # bytes
 
 
 class Copy(NamedTuple):
@@ -34,11 +34,11 @@ class _Lost(Exception):
     """What a copy lacks, in words."""
 
 
-def note(folder: Path) -> Copy:
+def describe_copy(folder: Path) -> Copy:
     """Return what a later look needs of a copy that has just been verified."""
     place = os.path.realpath(folder)
     try:
-        return Copy(place, hashlib.sha256((Path(place) / MANIFEST).read_bytes()).hexdigest())
+        return Copy(place, sha256_of(Path(place) / MANIFEST))
     except OSError:
         return Copy(place, "")
 
@@ -52,7 +52,11 @@ def why_lost(copy: Copy, limit: float = A_LOOK, *, reads: bool = True) -> str:
     if not copy.manifest:
         return "where its copy lies isn't known"
     found, until = [], time.monotonic() + limit
-    reader = threading.Thread(target=lambda: found.append(_look(copy, until, reads)), daemon=True)
+
+    def look() -> None:
+        found.append(_find_loss(copy, until, reads))
+
+    reader = threading.Thread(target=look, daemon=True)
     reader.start()
     reader.join(limit)
     why = found[0] if found else _late(limit)
@@ -63,7 +67,8 @@ def _late(limit: float) -> str:
     return f"can't be read within {shown_seconds(limit)}"
 
 
-def _look(copy: Copy, until: float, reads: bool) -> str:
+def _find_loss(copy: Copy, until: float, reads: bool) -> str:
+    """Return what a copy lacks, or why it can't be compared; '' for neither."""
     began = time.monotonic()
     try:
         _compare(copy, until, reads)
@@ -106,15 +111,14 @@ def _compare_file(folder: str, row: dict, until: float, reads: bool) -> None:
     is_plain = stat.S_ISREG(os.lstat(path).st_mode)
     if not is_plain or os.path.realpath(path) != path:
         raise _Lost(f"has a link in place of {name}")
-    digest = hashlib.sha256()
     if os.path.getsize(path) != row["bytes"]:
         raise _Lost(f"has another {name} than when it was verified")
     if not reads:
         return
-    with open(path, "rb") as file:
-        while piece := file.read(PIECE):
-            digest.update(piece)
-            if time.monotonic() > until:
-                raise TimeoutError
-    if digest.hexdigest() != row["sha256"]:
+
+    def check_time() -> None:
+        if time.monotonic() > until:
+            raise TimeoutError
+
+    if sha256_of(Path(path), check_time) != row["sha256"]:
         raise _Lost(f"has another {name} than when it was verified")

@@ -222,10 +222,9 @@ def _gone(asked: Iterable[str], seen: dict[str, list[Row]]) -> list[Row]:
     for address, before in seen.items():
         if address not in asked:
             released, rental = ledger.releases(address), ended.get(address)
-            copies = {folder: copy for folder, (_, copy) in released.items()}
             for row in before:
                 row.last_state, row.state = row.last_state or row.state, "gone"
-                own = [copy for folder, copy in copies.items() if is_named(folder, row.folder)]
+                own = [copy for at, (_, copy) in released.items() if is_named(at, row.folder)]
                 lost = why_lost(own[-1], A_COPY, reads=False) if own else LOST
                 row.is_home = not lost
                 row.why = f"its box is gone; {lost or 'its results are here'}"

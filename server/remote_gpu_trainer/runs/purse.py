@@ -255,8 +255,11 @@ def wanted_by(box: Box, job: Job, platform: Profile, began: float) -> Wanted | N
 def check(wanted: Wanted, now: float) -> Account | None:
     """Return the account as it is with this run; None without a purse. Raises OverPurse."""
     limit = _purse()
-    if limit is None:
-        return None
+    return _check(limit, wanted, now) if limit else None
+
+
+def _check(limit: _Limit, wanted: Wanted, now: float) -> Account:
+    """Return the account of a purse as it is with this run. Raises OverPurse."""
     hourly, unit = wanted.hourly, limit.currency
     if hourly is None or hourly.currency != unit:
         raise OverPurse(
@@ -305,8 +308,9 @@ def reserve(wanted: Wanted, now: float | None = None) -> Account | None:
         ledger.reserve(wanted.address, wanted.folder, wanted.until, now)
         return None
     with _locked():
-        limit, found = _purse(), check(wanted, moment)
-        if limit and found:
+        limit, found = _purse(), None
+        if limit:
+            found = _check(limit, wanted, moment)
             file = ledger.place()
             try:
                 if not ledger.reserve(wanted.address, wanted.folder, wanted.until, now):

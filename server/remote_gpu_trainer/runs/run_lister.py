@@ -56,13 +56,14 @@ def _row(path, is_asked_for, limit):
     folder = Folder(path)
     end = folder.ended()
     names = ("state.json", ".done", ".failed", ".preempted", ".unsaved")
+    saved = _saved(path)
     row = {
         "folder": path,
         "end": end,
         "marker": folder.json("." + end),
         "asked_for": is_asked_for,
-        "saved": _is_saved(folder),
-        "mark": _mark(folder, names),
+        "saved": _is_saved(folder, saved),
+        "mark": _mark(folder, names, saved),
         "began": bool(folder.attempt()),
         "mounts": _mounts(path),
     }
@@ -107,10 +108,10 @@ def _end_seconds(path):
         return None
 
 
-def _mark(folder, names):
+def _mark(folder, names, saved):
     """Return a text that changes once one of these files of a run does, or a file where it saves:
-    also by another program than its own. '' where none of these is there."""
-    own, saved = _times([folder.at(name) for name in names]), _saved(folder.path)
+    also by another program than its own. '' where none of these is there. `saved`: see `_saved`."""
+    own = _times([folder.at(name) for name in names])
     if not own or len(saved) > MOST_FILES:
         return ""
     return hashlib.sha256(repr(own + saved).encode("utf-8", "surrogateescape")).hexdigest()
@@ -151,10 +152,10 @@ def _times(paths):
     return found
 
 
-def _is_saved(folder):
+def _is_saved(folder, saved):
     """Return whether all of a run was verified at a durable place off this box, and nothing was
-    saved since."""
-    proof, saved = _times([folder.at("own/final-sync")]), _saved(folder.path)
+    saved since. `saved`: see `_saved`."""
+    proof = _times([folder.at("own/final-sync")])
     if not proof or len(saved) > MOST_FILES or any(at > proof[0][2] for _, _, at in saved):
         return False
     try:

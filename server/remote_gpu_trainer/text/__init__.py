@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,12 +23,14 @@ class BadRequest(UserError):
     """The request itself is wrong: an argument that can't be used."""
 
 
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits. Raises OSError."""
+def sha256_of(path: Path, after_piece: Callable[[], None] = lambda: None) -> str:
+    """The SHA-256 of a file, in hexadecimal digits. `after_piece` is called after each MiB, and
+    may raise to end it. Raises OSError."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
             digest.update(piece)
+            after_piece()
     return digest.hexdigest()
 
 
