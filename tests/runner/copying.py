@@ -119,10 +119,10 @@ class Copier:
         holder = sync.Holder(self.run)
         self.state = State("staging", attempt=1, copying=self.state.copying)
         while self.state.phase == "staging":
-            unheld, hold = holder.look()
-            self.step(staged=Verdict(), unheld=unheld, hold=hold, **seen)
+            unheld, worker = holder.look()
+            self.step(staged=Verdict(), unheld=unheld, hold_worker=worker, **seen)
             number = self.state.holding.number
-            if self.state.phase == "staging" and number > hold.number:
+            if self.state.phase == "staging" and number > worker.number:
                 holder.begin(number)
             self.run.clock.nap(self.run.spec.timings.tick)
         holder.stop()

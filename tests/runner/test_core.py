@@ -107,7 +107,7 @@ SHORT = "cut short: it ended with 0 "
 
 def judged(given: dict, asked: str = "", stalled: str = "", nan: str = "", tries=Tries(), **job):  # noqa: B008
     ended = Exit(evidence=BY_EVIDENCE)._replace(**given)
-    _, verdict, _ = attempts.judge(job_of(job), tries, ended, asked, stalled, nan)
+    _, verdict, _ = attempts.judge_attempt(job_of(job), tries, ended, asked, stalled, nan)
     return verdict.failure, verdict.reason
 
 
@@ -163,7 +163,7 @@ def test_our_own_flags_come_before_all_evidence(given, asked, stalled, failure, 
 def test_a_scheduler_that_gives_its_reason_names_the_entry():
     job = job_of({"rendered": {"target": "slurm"}})
     ended = Exit(143, is_timelimit=True)
-    _, verdict, _ = attempts.judge(job, Tries(), ended, "signal USR1", "", "")
+    _, verdict, _ = attempts.judge_attempt(job, Tries(), ended, "signal USR1", "", "")
     assert verdict == ("preempted", "SLURM2", "signal USR1")
 
 
@@ -545,7 +545,7 @@ def test_the_box_ends_in_the_cases_that_the_job_names(
     ],
 )
 def test_a_box_ends_by_proof_or_with_its_disk_kept(fields, is_safe, late, do):
-    assert box.judge(job_of({"durable": {"to": "/durable"}}, fields), is_safe, late) == do
+    assert box.choose_end(job_of({"durable": {"to": "/durable"}}, fields), is_safe, late) == do
 
 
 def test_after_a_stop_nothing_runs_and_nothing_is_said():
@@ -1228,7 +1228,7 @@ class Night:
         elif isinstance(action, Copy):
             now = now._replace(worker=self.copied._replace(number=action.number))
         elif isinstance(action, Hold):
-            now = now._replace(hold=self.held._replace(number=action.number))
+            now = now._replace(hold_worker=self.held._replace(number=action.number))
         elif isinstance(action, Mark):
             now = now._replace(marked=action.end)
         elif isinstance(action, EndBox):
@@ -1461,7 +1461,7 @@ class Held:
         self.job, self.holding, self.copies = job_of(JOB, job), holding.Holding(), copying.Copying()
 
     def at(self, now: float, **seen) -> tuple[list[type], str]:
-        found = holding.hold_first(
+        found = holding.hold_before_attempt(
             self.job, self.holding, self.copies, Seen(unheld=ALONE)._replace(**seen), now
         )
         self.holding, self.copies, self.actions, then = found
@@ -1481,8 +1481,8 @@ def test_what_is_complete_here_alone_is_copied_first_and_held_on_the_box_where_t
     assert one.at(1) == ([], "wait")  # its process isn't seen yet
     assert one.at(59, worker=GOING) == ([], "wait")
     assert one.at(60, worker=GOING) == ([Hold], "wait")
-    assert one.at(80, worker=GOING, hold=GOING) == ([], "wait")
-    assert one.at(90, worker=GOING, hold=Worker(1, 0), unheld=()) == ([], "ready")
+    assert one.at(80, worker=GOING, hold_worker=GOING) == ([], "wait")
+    assert one.at(90, worker=GOING, hold_worker=Worker(1, 0), unheld=()) == ([], "ready")
 
 
 def test_a_copy_that_fails_is_not_waited_for():
@@ -1501,45 +1501,49 @@ def test_where_nothing_holds_it_a_program_that_resumes_begins_all_the_same_and_s
 ):
     one = Held(resume=resume)
     one.at(0)
-    assert one.at(5, hold=FULL_HERE) == ([Tell], "ready")
+    assert one.at(5, hold_worker=FULL_HERE) == ([Tell], "ready")
     assert "last.pt" in one.actions[0].text and "No space left" in one.actions[0].text
-    assert one.at(6, hold=FULL_HERE) == ([], "ready")  # a checkpoint is fetched meanwhile
-    assert one.at(65, hold=FULL_HERE) == ([Hold], "wait")  # so long that there may be room again
-    assert one.at(66, hold=Worker(2, 1, "full")) == ([], "ready")
-    assert one.at(700, hold=Worker(2, 1, "full")) == ([Hold], "wait")  # however long that takes
-    assert one.at(701, hold=Worker(3, 1, "full")) == ([], "ready")
+    assert one.at(6, hold_worker=FULL_HERE) == ([], "ready")  # a checkpoint is fetched meanwhile
+    # so long that there may be room again
+    assert one.at(65, hold_worker=FULL_HERE) == ([Hold], "wait")
+    assert one.at(66, hold_worker=Worker(2, 1, "full")) == ([], "ready")
+    # however long that takes
+    assert one.at(700, hold_worker=Worker(2, 1, "full")) == ([Hold], "wait")
+    assert one.at(701, hold_worker=Worker(3, 1, "full")) == ([], "ready")
 
 
 def test_where_nothing_holds_it_a_program_that_begins_anew_waits_for_room_and_begins_no_more():
     one = Held(resume="none")
     one.at(0)
-    assert one.at(5, hold=FULL_HERE) == ([Tell], "wait")
-    assert one.at(64, hold=FULL_HERE) == ([], "wait")
-    assert one.at(65, hold=FULL_HERE) == ([Hold], "wait")
-    assert one.at(70, hold=Worker(2, 1, "full")) == ([], "wait")
-    assert one.at(599, hold=Worker(2, 1, "full"))[1] == "wait"
-    assert one.at(700, hold=Worker(3, 1, "full")) == ([], "disk")
+    assert one.at(5, hold_worker=FULL_HERE) == ([Tell], "wait")
+    assert one.at(64, hold_worker=FULL_HERE) == ([], "wait")
+    assert one.at(65, hold_worker=FULL_HERE) == ([Hold], "wait")
+    assert one.at(70, hold_worker=Worker(2, 1, "full")) == ([], "wait")
+    assert one.at(599, hold_worker=Worker(2, 1, "full"))[1] == "wait"
+    assert one.at(700, hold_worker=Worker(3, 1, "full")) == ([], "disk")
 
 
 def test_a_copy_that_gets_on_is_waited_for_where_the_box_has_no_room():
     one = Held(resume="none", **TO_PLACE)
     one.at(0)
     for at in (60, 70, 700, 3600):
-        assert one.at(at, worker=GOING, hold=FULL_HERE)[1] == "wait"
+        assert one.at(at, worker=GOING, hold_worker=FULL_HERE)[1] == "wait"
     stuck = GOING._replace(still=300.0)
-    one.at(3700, worker=stuck, hold=Worker(one.holding.number, 1, "full"))
-    assert one.at(3700, worker=stuck, hold=Worker(one.holding.number, 1, "full"))[1] == "disk"
+    one.at(3700, worker=stuck, hold_worker=Worker(one.holding.number, 1, "full"))
+    assert (
+        one.at(3700, worker=stuck, hold_worker=Worker(one.holding.number, 1, "full"))[1] == "disk"
+    )
 
 
 def test_a_hold_that_nobody_began_is_begun_again_and_one_that_takes_long_holds_no_resume_up():
     one = Held(resume="automatic")
     one.at(0)
     assert one.at(1) == ([Hold], "wait") and one.actions == [Hold(1)]
-    assert one.at(599, hold=GOING) == ([], "wait")
-    assert one.at(600, hold=GOING) == ([], "ready")
+    assert one.at(599, hold_worker=GOING) == ([], "wait")
+    assert one.at(600, hold_worker=GOING) == ([], "ready")
     anew = Held(resume="none")
     anew.at(0)
-    assert anew.at(3600, hold=GOING) == ([], "wait")
+    assert anew.at(3600, hold_worker=GOING) == ([], "wait")
 
 
 def test_no_attempt_begins_over_what_is_complete_here_alone():
@@ -1550,7 +1554,7 @@ def test_no_attempt_begins_over_what_is_complete_here_alone():
     assert Copy in kinds(done) and Start not in kinds(done)
     done = one.go(60)
     assert Hold in kinds(done) and Start not in kinds(done)
-    assert Start in kinds(one.go(1, hold=Worker(1, 0), unheld=()))
+    assert Start in kinds(one.go(1, hold_worker=Worker(1, 0), unheld=()))
 
 
 def test_a_run_ends_with_what_no_attempt_may_write_over():

@@ -219,7 +219,7 @@ class Edges:
             nan="the loss is nan" if world.is_nan else "",
             is_full=world.is_full,
             unheld=() if is_alive else self.unheld(),
-            hold=self.hold,
+            hold_worker=self.hold,
             worker=worker,
             is_changed=bool(new),
             rests=rests,

@@ -158,8 +158,8 @@ class Attempt:
     def see_wait(self, seen: Seen, is_due: bool) -> Seen:
         """Return what is seen before a start, with what another attempt could write over; and once
         it `is_due`, with the checkpoints that it chooses from."""
-        unheld, hold = self.holder.look()
-        seen = seen._replace(unheld=unheld, hold=hold)
+        unheld, worker = self.holder.look()
+        seen = seen._replace(unheld=unheld, hold_worker=worker)
         if not is_due:
             return seen
         if not unheld or self.run.up >= self._look_at:  # a look may read all of a checkpoint

@@ -61,7 +61,7 @@ class Over(NamedTuple):
     again: str
 
 
-def judge(
+def judge_attempt(
     job: Any, tries: Tries, ended: Exit, asked: str, stalled: str, nan: str
 ) -> tuple[Tries, Verdict, bool]:
     """Return what an attempt came to, and whether it came to its end although it was asked to.
@@ -77,7 +77,7 @@ def judge(
         return tries, Verdict("bug", "", reason), False
     if by_itself:
         is_gained, is_again = ended.newest != ended.began, tries.short_at == ended.step
-        verdict = judge_end(job, ended, is_gained, is_again)
+        verdict = judge_zero_exit(job, ended, is_gained, is_again)
         if verdict.failure == "killed":
             tries = tries._replace(short_at=ended.step)
         if not verdict.failure and ended.remark:
@@ -103,7 +103,7 @@ def judge_asked(job: Any, asked: str, is_timelimit: bool = False) -> Verdict:
     return Verdict("deadline" if asked == DEADLINE else "preempted", entry_of(job, kind), asked)
 
 
-def judge_end(job: Any, ended: Exit, is_gained: bool, is_again: bool) -> Verdict:
+def judge_zero_exit(job: Any, ended: Exit, is_gained: bool, is_again: bool) -> Verdict:
     """Return what an end with 0 came to; class '' where all that is expected is there.
 
     Without its results, before its final step, or saying that a signal ended it, the program was

@@ -72,11 +72,11 @@ def end_box(
         return box, actions, True
     cases = cases_of(end, passed, is_safe) & set(job.at_end.when)
     if job.rendered.end.command and cases:
-        do = judge(job, is_safe, late)
+        do = choose_end(job, is_safe, late)
         if do == STAY:
             text = _say_unsaved(job, what, late, seen)
-            box, told = _tell(job, box, Tell("unsaved", text), True, now)
-            return box, [*actions, Note("unsafe", text), *told], False
+            box, messages = _tell(job, box, Tell("unsaved", text), True, now)
+            return box, [*actions, Note("unsafe", text), *messages], False
         box, more = _try(job, box, what, sorted(cases)[0], do, seen, now)
         return box, [*actions, *more], False
     if job.rendered.end.command and "deadline" in job.at_end.when and not passed:
@@ -84,16 +84,16 @@ def end_box(
             return box, actions, False
         # Billed until then: worth a word, once.
         text = f"{what}; the box stays on until its deadline, where its end command runs"
-        box, told = _tell(job, box, Tell("waits", text), False, now)
-        return box, [*actions, *told], False
+        box, messages = _tell(job, box, Tell("waits", text), False, now)
+        return box, [*actions, *messages], False
     if not job.rendered.billed or end.is_refused:
         return box, actions, True
     tell = Tell("late" if passed else "billed", _say_billed(job, what, passed, seen))
-    box, told = _tell(job, box, tell, passed, now)
-    return box, [*actions, *told], not job.notify  # nobody would hear it again
+    box, messages = _tell(job, box, tell, passed, now)
+    return box, [*actions, *messages], not job.notify  # nobody would hear it again
 
 
-def judge(job: Any, is_safe: bool, late: float) -> str:
+def choose_end(job: Any, is_safe: bool, late: float) -> str:
     """Return what to do about a box that is to end: RUN its command, STOP it by the platform's
     command that keeps the disk, or STAY. `late`: seconds since the deadline, below 0 before it."""
     agreed = "unsaved" in job.at_end.when
@@ -121,7 +121,7 @@ def plan_unheard(job: Any, end: End, is_safe: bool, is_called_off: bool) -> tupl
         return LEAVE, 0.0
     if job.rendered.end.command and "deadline" in job.at_end.when:
         for late in (0.0, job.at_end.unproven_minutes * 60):
-            do = judge(job, is_safe, late)
+            do = choose_end(job, is_safe, late)
             if do != STAY:
                 return do, late
         return STAY, 0.0
@@ -159,8 +159,8 @@ def say_end(end: End) -> str:
         return "the deadline ended the run" if end.is_late else f"preempted ({end.reason})"
     if not end.name:
         return "the deadline has passed"
-    told = {"done": "the run is done", "unsaved": "the run trained to its end"}
-    return told.get(end.name, f"the run failed ({end.reason})" if end.reason else "the run failed")
+    texts = {"done": "the run is done", "unsaved": "the run trained to its end"}
+    return texts.get(end.name, f"the run failed ({end.reason})" if end.reason else "the run failed")
 
 
 def _take_command(
@@ -176,8 +176,8 @@ def _take_command(
         at = max(box.next_at or now, now + job.timings.end_wait)
         return box._replace(is_accepted=True, next_at=at), [], False
     how = {TOO_LONG: f"took longer than {LIMIT:.0f} s", NO_START: "can't be started"}
-    told = how.get(command.code, f"failed with exit status {command.code}")
-    box, actions = _tell_failed(job, box, what, f"its end command {told}{command.said}", now)
+    fault = how.get(command.code, f"failed with exit status {command.code}")
+    box, actions = _tell_failed(job, box, what, f"its end command {fault}{command.said}", now)
     return box, actions, False
 
 
@@ -194,8 +194,8 @@ def _try(
     wanted = job.rendered.end if do == RUN else job.rendered.stop
     if wanted.needs in seen.command.lacks:
         why = f"the credential {mask(wanted.needs)} is missing on the box"
-        box, told = _tell_failed(job, _put_off(box, now), what, why, now)
-        return box, [*actions, *told]
+        box, messages = _tell_failed(job, _put_off(box, now), what, why, now)
+        return box, [*actions, *messages]
     if seen.command.is_elsewhere:
         return box._replace(next_at=now + 1), actions
     # Whoever was to start it may die before: then it is tried again all the same.
@@ -209,19 +209,19 @@ def _put_off(box: Box, now: float) -> Box:
 
 def _tell(job: Any, box: Box, tell: Tell, again: bool, now: float) -> tuple[Box, list[Action]]:
     """Return a message of this kind, the first time and, `again`, every `notify_every` seconds."""
-    told = dict(box.told)
-    last = told.get(tell.key)
+    told_at = dict(box.told)
+    last = told_at.get(tell.key)
     if last is not None and not (again and now - last >= job.timings.notify_every):
         return box, []
-    told[tell.key] = now
-    return box._replace(told=tuple(sorted(told.items()))), [tell]
+    told_at[tell.key] = now
+    return box._replace(told=tuple(sorted(told_at.items()))), [tell]
 
 
 def _tell_failed(job: Any, box: Box, what: str, why: str, now: float) -> tuple[Box, list[Action]]:
     billed = "still on and billed" if job.rendered.billed else "still on and may be billed"
     text = f"{what}, but the box is {billed}: {why}. Tried again; or end it yourself."
-    box, told = _tell(job, box, Tell("failed", text), True, now)
-    return box, [Note("failed", text), *told]
+    box, messages = _tell(job, box, Tell("failed", text), True, now)
+    return box, [Note("failed", text), *messages]
 
 
 def _say_unsaved(job: Any, what: str, late: float, seen: Seen) -> str:

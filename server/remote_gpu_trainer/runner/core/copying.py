@@ -70,8 +70,8 @@ def watch_round(
             return copying, []
         why = f"the copy to {seen.durable} made no progress for {job.timings.copy_quiet:.0f} s"
         why += "; it was ended, and is tried again"
-        copying, told = note_failure(job, copying._replace(taken=worker.number), why, now, True)
-        return copying, [CutCopy(), *told]
+        copying, actions = note_failure(job, copying._replace(taken=worker.number), why, now, True)
+        return copying, [CutCopy(), *actions]
     if copying.taken == worker.number:
         return copying, []
     copying = copying._replace(taken=worker.number)

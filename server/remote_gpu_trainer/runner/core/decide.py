@@ -110,8 +110,8 @@ def take_up(
     kept = start_again(state)._replace(tries=state.tries, copying=copies)
     if state.outcome and not state.is_refused:  # its last copy begins again
         phase = state.phase if state.phase == "preempted" else "syncing"
-        told = {name: getattr(state, name) for name in ("outcome", "verdict", "code", "again")}
-        return kept._replace(phase=phase, asked=state.asked, **told)
+        how_ended = {name: getattr(state, name) for name in ("outcome", "verdict", "code", "again")}
+        return kept._replace(phase=phase, asked=state.asked, **how_ended)
     if state.phase in ("running", "saving") and (lives or has_left):
         if is_same_boot:
             return state._replace(copying=copies)
@@ -193,19 +193,21 @@ def _stage(job: Any, state: State, seen: Seen, now: float, is_late: bool) -> Ste
         return state, [Stage()]
     if seen.staged.failure:
         return _end(state, seen.staged)
-    state, actions, then = _hold_first(job, state, seen, now)
+    state, actions, then = _hold_before_attempt(job, state, seen, now)
     return _then_start(job, state, actions, then, seen, now)
 
 
-def _hold_first(
+def _hold_before_attempt(
     job: Any, state: State, seen: Seen, now: float
 ) -> tuple[State, list[Action], holding.Then]:
     """Hold what is complete here alone, before another attempt may write over it."""
-    held, copies, actions, then = holding.hold_first(job, state.holding, state.copying, seen, now)
+    progress, copies, actions, then = holding.hold_before_attempt(
+        job, state.holding, state.copying, seen, now
+    )
     if then == holding.WAIT and state.holding.since is None:
         what = f"for a copy of {seen.unheld[0]}, which another attempt could write over"
         actions = [Note("hold", what), *actions]
-    return state._replace(holding=held, copying=copies), actions, then
+    return state._replace(holding=progress, copying=copies), actions, then
 
 
 def _then_start(
@@ -251,9 +253,9 @@ def _wait_for_place(job: Any, state: State, seen: Seen, now: float) -> Step:
     is_lost = seen.fetch.failure != "network"  # it answered, and has nothing complete
     if is_lost or not state.attempt or now - since >= job.timings.place_wait:
         return _end(state, seen.fetch)
-    told = [Tell("place", seen.fetch.reason)] if state.away_since is None else []
+    messages = [Tell("place", seen.fetch.reason)] if state.away_since is None else []
     state = state._replace(away_since=since, retry_at=now + job.timings.place_again)
-    return state, [*told, Fetch()]
+    return state, [*messages, Fetch()]
 
 
 # While there is a program.
@@ -264,13 +266,13 @@ def _train(job: Any, state: State, seen: Seen, now: float, is_late: bool) -> Ste
     if state.asked:
         return _move(state, "asked"), []
     if not state.is_open:
-        state, actions, then = _hold_first(job, state, seen, now)
+        state, actions, then = _hold_before_attempt(job, state, seen, now)
         is_early = not is_due(state, seen.is_full, now) and not isinstance(then, Verdict)
         return _then_start(job, state, actions, holding.WAIT if is_early else then, seen, now)
     if seen.attempt < state.attempt:  # whoever was to start it died before
         return state, [Start(state.attempt, state.source)]
     if not seen.is_alive:
-        return _judge(job, state, seen, now)
+        return _judge_attempt(job, state, seen, now)
     copies, actions = copying.watch_round(job, state.copying, seen, now)
     if copying.wants_round(job, copies, seen, now):
         copies, start = copying.begin_round(copies, "quick", 0.0, now)
@@ -289,7 +291,7 @@ def _save(job: Any, state: State, seen: Seen, now: float, is_late: bool) -> Step
     if not state.is_open or seen.attempt < state.attempt:
         return _end(state, attempts.judge_asked(job, state.asked))
     if not seen.is_alive:
-        return _judge(job, state, seen, now)
+        return _judge_attempt(job, state, seen, now)
     if is_late:
         if state.window.end is not None and now >= state.window.end + KILL_SECONDS:
             return _end(state, attempts.judge_asked(job, DEADLINE))  # it hangs in the kernel
@@ -299,36 +301,36 @@ def _save(job: Any, state: State, seen: Seen, now: float, is_late: bool) -> Step
     return state._replace(copying=copies, watching=watch), [*actions, *more]
 
 
-def _judge(job: Any, state: State, seen: Seen, now: float) -> Step:
+def _judge_attempt(job: Any, state: State, seen: Seen, now: float) -> Step:
     """Judge how an attempt ended: another one, or the end of the run."""
     if seen.exit is None:
         return state, []
     ended, saved = seen.exit, state.watching.checkpoint
     if saved and saved != ended.began:  # whatever became of it: a full disk tears what it goes over
         ended = ended._replace(has_saved=True)
-    tries, verdict, is_by_itself = attempts.judge(
+    tries, verdict, is_by_itself = attempts.judge_attempt(
         job, state.tries, ended, state.asked, state.watching.stalled, seen.nan
     )
     if is_by_itself and not seen.has_lost_lease:
         state = state._replace(asked="")
     state = state._replace(verdict=verdict, code=ended.code, is_open=False)
-    told: list[Action] = [NoteExit(verdict)]
+    actions: list[Action] = [NoteExit(verdict)]
     if verdict.failure and not state.asked:
         do = resume.doubt_checkpoint(job, verdict, ended, state.doubt)
         if do == resume.MOVE:
             doubt = Doubt(resume.path_of(ended.newest), ended.older)
             state = state._replace(tries=tries, doubt=doubt, retry_at=now, room_at=now)
-            return state, [*told, SetAside(*doubt)]
-        told += [Restore(state.doubt.path)] if do == resume.RESTORE else []
+            return state, [*actions, SetAside(*doubt)]
+        actions += [Restore(state.doubt.path)] if do == resume.RESTORE else []
     tries, then = attempts.after_exit(job, tries, verdict, ended, state.asked, now)
     state = state._replace(tries=tries)
     if isinstance(then, attempts.Over):
         state, more = _end(state._replace(code=then.code, again=then.again), then.verdict)
-        return state, [*told, *more]
-    told[0] = NoteExit(verdict, then.wait)
+        return state, [*actions, *more]
+    actions[0] = NoteExit(verdict, then.wait)
     if seen.is_full and then.for_room > 0:
-        told.append(Tell("room", "no room left: waiting for it"))
-    return state._replace(retry_at=now + then.wait, room_at=now + then.for_room), told
+        actions.append(Tell("room", "no room left: waiting for it"))
+    return state._replace(retry_at=now + then.wait, room_at=now + then.for_room), actions
 
 
 # After the program.

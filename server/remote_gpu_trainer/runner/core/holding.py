@@ -36,7 +36,7 @@ class Holding(NamedTuple):
 Then = Union[str, Verdict]
 
 
-def hold_first(
+def hold_before_attempt(
     job: Any, holding: Holding, copies: Copying, seen: Seen, now: float
 ) -> tuple[Holding, Copying, list[Action], Then]:
     """Return what is due before another attempt, and whether that is READY to begin or has to WAIT;
@@ -70,12 +70,12 @@ def _hold_here(
     job: Any, holding: Holding, seen: Seen, is_copying: bool, now: float
 ) -> tuple[Holding, list[Action], Then]:
     """Return what is due to hold it on this box, by one try after another."""
-    resumes, hold = job.resume != "none", seen.hold
+    resumes, worker = job.resume != "none", seen.hold_worker
     actions: list[Action] = []
     if holding.taken < holding.number:
-        if hold.number < holding.number:  # whoever was to begin it died before
+        if worker.number < holding.number:  # whoever was to begin it died before
             return holding, [Hold(holding.number)], WAIT
-        if hold.code is None:
+        if worker.code is None:
             is_late = resumes and now - holding.at >= HOLD_SECONDS
             return holding, [], READY if is_late else WAIT
         holding = holding._replace(taken=holding.number, next_at=now + AGAIN)
@@ -110,7 +110,10 @@ def _tell(job: Any, seen: Seen) -> Tell:
 
 
 def _say_alone(seen: Seen) -> str:
-    what, why = seen.unheld[0], seen.hold.why or f"its process ended with {seen.hold.code}"
+    what, why = (
+        seen.unheld[0],
+        seen.hold_worker.why or f"its process ended with {seen.hold_worker.code}",
+    )
     where = f", not at {seen.durable}," if seen.durable else ""
     return f"{what} lies here alone{where} and can't be held while another attempt runs ({why})"
 

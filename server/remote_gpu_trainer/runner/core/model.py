@@ -167,7 +167,7 @@ class Seen(NamedTuple):
     nobody has looked. `is_full`: a disk of the run has no room.
 
     `unheld`: what an earlier attempt left complete, and what lies on this box alone, so that
-    another one could write over the only one; `hold`: the process that holds it here.
+    another one could write over the only one; `hold_worker`: the process that holds it here.
 
     `worker`: of copies, which plan.py decides about. `is_changed`: something came that no copy has;
     `rests`: it has changed no more. `kept`: what is safe elsewhere; `unsafe`: why nothing proves
@@ -198,7 +198,7 @@ class Seen(NamedTuple):
     nan: str = ""
     is_full: bool = False
     unheld: tuple[str, ...] = ()
-    hold: Worker = Worker()
+    hold_worker: Worker = Worker()
     worker: Worker = Worker()
     is_changed: bool = False
     rests: bool = False
@@ -377,16 +377,16 @@ def as_json(value: Any) -> Any:
     return [as_json(part) for part in value]
 
 
-def of_json(kind: type[_T], told: Any) -> _T:
+def of_json(kind: type[_T], data: Any) -> _T:
     """Return what `as_json` was given; a field that isn't there, or is of another type, has its
     default."""
     usual: Any = kind()
-    if not isinstance(told, dict):
+    if not isinstance(data, dict):
         return usual
     fields = {}
     for name, default in zip(usual._fields, usual):
-        if name in told:
-            fields[name] = _field(usual, name, default, told[name])
+        if name in data:
+            fields[name] = _field(usual, name, default, data[name])
     return usual._replace(**fields)
 
 

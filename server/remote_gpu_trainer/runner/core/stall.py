@@ -56,10 +56,10 @@ def look(job: Any, watch: Watch, signs: Signs, now: float) -> tuple[Watch, str]:
         max(watch.gap, now - watch.saved_at) if has_saved else watch.gap,
         signs,
     )
-    return watch, _judge(job, watch, signs, least, now)
+    return watch, _find_stall(job, watch, signs, least, now)
 
 
-def _judge(job: Any, watch: Watch, signs: Signs, least: float, now: float) -> str:
+def _find_stall(job: Any, watch: Watch, signs: Signs, least: float, now: float) -> str:
     limits = job.stall
 
     def is_over(limit: float, since: float, waits_for_work: bool) -> bool:
