@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.runner import completeness
-from remote_gpu_trainer.runner.completeness import COMPLETE, CORRUPT, UNKNOWN, judge
+from remote_gpu_trainer.runner.completeness import COMPLETE, CORRUPT, UNKNOWN, judge_path
 
 torch = pytest.importorskip("torch")
 np = pytest.importorskip("numpy")
@@ -55,14 +55,14 @@ MAKE = {
 @pytest.mark.parametrize("name", MAKE)
 def test_a_real_file_is_complete_and_no_beginning_of_it_is(tmp_path, name):
     MAKE[name](tmp_path / name)
-    assert judge(str(tmp_path / name)) == (COMPLETE, "")
+    assert judge_path(str(tmp_path / name)) == (COMPLETE, "")
     whole, cut = (tmp_path / name).read_bytes(), tmp_path / f"cut{Path(name).suffix}"
     places = range(len(whole)) if len(whole) < 3000 else range(0, len(whole), 13)
     for length in {*places, *range(len(whole) - 100, len(whole))}:
         cut.write_bytes(whole[:length])
-        assert judge(str(cut)).state != COMPLETE, length
+        assert judge_path(str(cut)).state != COMPLETE, length
     cut.write_bytes(b"\0" * len(whole))
-    assert judge(str(cut)).state == CORRUPT
+    assert judge_path(str(cut)).state == CORRUPT
 
 
 def test_a_large_file_is_judged_by_its_structure_alone(tmp_path):
@@ -71,9 +71,9 @@ def test_a_large_file_is_judged_by_its_structure_alone(tmp_path):
     header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
     path.write_bytes(len(header).to_bytes(8, "little") + header)
     os.truncate(path, path.stat().st_size + size)
-    assert judge(str(path)) == (COMPLETE, "")
+    assert judge_path(str(path)) == (COMPLETE, "")
     os.truncate(path, path.stat().st_size - 1)
-    assert judge(str(path)).state == CORRUPT
+    assert judge_path(str(path)).state == CORRUPT
 
 
 def test_checksums_are_compared_where_there_are_some(tmp_path):
@@ -87,7 +87,7 @@ def test_checksums_are_compared_where_there_are_some(tmp_path):
     at = data.index(bytes(zipfile.ZipFile(path).read(member)), at) + 3
     data[at] ^= 1
     path.write_bytes(data)
-    assert judge(str(path)).state == COMPLETE, "its structure is sound"
+    assert judge_path(str(path)).state == COMPLETE, "its structure is sound"
     assert "checksum of" in completeness.digest(str(path), lambda: None)[1]
 
 
@@ -97,16 +97,16 @@ def test_an_absent_checksum_is_no_corruption(tmp_path):
         _torch(tmp_path / "a.pt", False)
     finally:
         torch.serialization.set_crc32_options(True)
-    assert judge(str(tmp_path / "a.pt")).state == COMPLETE
+    assert judge_path(str(tmp_path / "a.pt")).state == COMPLETE
     assert completeness.digest(str(tmp_path / "a.pt"), lambda: None)[1] == ""
 
 
 @pytest.mark.parametrize("name", ["a.h5", "a.msgpack", "a.tar", "a.pt", "a.anything"])
 def test_what_has_no_proof_is_unknown(tmp_path, name):
     (tmp_path / name).write_bytes(b"something" * 100)
-    assert judge(str(tmp_path / name)).state == UNKNOWN
+    assert judge_path(str(tmp_path / name)).state == UNKNOWN
     (tmp_path / name).write_bytes(b"")
-    assert judge(str(tmp_path / name)).state == CORRUPT
+    assert judge_path(str(tmp_path / name)).state == CORRUPT
 
 
 def _folder(folder: Path, *names: str) -> str:
@@ -127,25 +127,25 @@ def test_the_marker_of_a_framework_decides(tmp_path):
     hf = _folder(
         tmp_path / "checkpoint-5", "model.safetensors", "training_args.bin", "optimizer.pt"
     )
-    assert judge(hf) == (CORRUPT, "trainer_state.json is missing")
+    assert judge_path(hf) == (CORRUPT, "trainer_state.json is missing")
     (tmp_path / "checkpoint-5/trainer_state.json").write_text('{"global')
-    assert judge(hf).state == CORRUPT
+    assert judge_path(hf).state == CORRUPT
     (tmp_path / "checkpoint-5/trainer_state.json").write_text("")  # a disk that was full
-    assert judge(hf) == (CORRUPT, "trainer_state.json: empty")
+    assert judge_path(hf) == (CORRUPT, "trainer_state.json: empty")
     (tmp_path / "checkpoint-5/trainer_state.json").write_text('{"global_step": 5}')
-    assert judge(hf).state == COMPLETE
+    assert judge_path(hf).state == COMPLETE
     (tmp_path / "checkpoint-5/merges.txt").write_text("")  # of a tokenizer without merges
-    assert judge(hf).state == COMPLETE
+    assert judge_path(hf).state == COMPLETE
     (tmp_path / "checkpoint-5/checkpoint-is-incomplete.txt").write_text("")
-    assert judge(hf).state == CORRUPT
+    assert judge_path(hf).state == CORRUPT
     shard = _folder(tmp_path / "s", "model-00001-of-00002.safetensors", "config.json")
-    assert judge(shard) == (CORRUPT, "model-00002-of-00002.safetensors is missing")
+    assert judge_path(shard) == (CORRUPT, "model-00002-of-00002.safetensors is missing")
     _folder(tmp_path / "s", "model-00002-of-00002.safetensors")
-    assert judge(shard).state == COMPLETE
+    assert judge_path(shard).state == COMPLETE
     nemo = _folder(tmp_path / "n", "a-last.ckpt") + "/a-last.ckpt"
     (tmp_path / "n/a-last.ckpt-unfinished").write_text("")
-    assert judge(nemo).state == CORRUPT
-    assert judge(_folder(tmp_path / "empty")) == (CORRUPT, "empty folder")
+    assert judge_path(nemo).state == CORRUPT
+    assert judge_path(_folder(tmp_path / "empty")) == (CORRUPT, "empty folder")
 
 
 @pytest.mark.parametrize(
@@ -160,20 +160,20 @@ def test_a_folder_that_the_tracker_does_not_name_yet_is_not_complete(
 ):
     old, new = (_folder(tmp_path / name, "a.pt") for name in (first, second))
     (tmp_path / tracker).write_text(text.format(5))
-    assert (judge(old).state, judge(new).state) == (COMPLETE, CORRUPT)
+    assert (judge_path(old).state, judge_path(new).state) == (COMPLETE, CORRUPT)
     (tmp_path / tracker).write_text(text.format(10))
-    assert (judge(old).state, judge(new).state) == (COMPLETE, COMPLETE)
+    assert (judge_path(old).state, judge_path(new).state) == (COMPLETE, COMPLETE)
 
 
 def test_a_folder_of_dcp_is_judged_by_its_metadata(tmp_path):
     dcp = pytest.importorskip("torch.distributed.checkpoint")
     dcp.save({"a": torch.arange(3000.0), "b": {"c": torch.ones(4)}}, checkpoint_id=tmp_path / "d")
-    assert judge(str(tmp_path / "d")).state == COMPLETE
+    assert judge_path(str(tmp_path / "d")).state == COMPLETE
     [data] = (tmp_path / "d").glob("*.distcp")
     os.truncate(data, data.stat().st_size - 1)
-    assert judge(str(tmp_path / "d")).state == CORRUPT
+    assert judge_path(str(tmp_path / "d")).state == CORRUPT
     (tmp_path / "d/.metadata").unlink()
-    assert judge(str(tmp_path / "d")) == (CORRUPT, ".metadata is missing")
+    assert judge_path(str(tmp_path / "d")) == (CORRUPT, ".metadata is missing")
 
 
 def test_nothing_of_a_file_is_run(tmp_path):
@@ -184,6 +184,6 @@ def test_nothing_of_a_file_is_run(tmp_path):
     _folder(tmp_path / "d", "a.distcp")
     (tmp_path / "d/.metadata").write_bytes(pickle.dumps(Bomb()))
     (tmp_path / "a.pkl").write_bytes(pickle.dumps(Bomb()))
-    judge(str(tmp_path / "d"))
-    assert judge(str(tmp_path / "a.pkl")).state == COMPLETE
+    judge_path(str(tmp_path / "d"))
+    assert judge_path(str(tmp_path / "a.pkl")).state == COMPLETE
     assert not (tmp_path / "boom").exists()

@@ -191,8 +191,8 @@ def test_what_a_trainer_writes_beside_its_checkpoints_is_none(tmp_path):
 def test_what_was_whole_is_not_read_again_until_it_changes(tmp_path, monkeypatch):
     (tmp_path / "a").mkdir()
     zipped(tmp_path / "a/s-1.pt")
-    read, real = [], content.judge
-    monkeypatch.setattr(content, "judge", lambda path: read.append(path) or real(path))
+    read, real = [], content.judge_path
+    monkeypatch.setattr(content, "judge_path", lambda path: read.append(path) or real(path))
     cache = str(tmp_path / "cache")
     for _ in range(2):
         assert ask(tmp_path / "a", "*.pt", cache) == [("whole", "s-1.pt")]

@@ -128,7 +128,11 @@ def test_a_result_is_held_under_its_own_name_and_goes_to_the_durable_place(tmp_p
     final = Path(run.inside("final.bin"))
     final.write_bytes(b"another end")
     assert [group.name for group in held.find_alone(run)] == ["final.bin"]
-    assert held.hold(run) == [] and held.find_alone(run) == [] and held.names(run) == ["final.bin"]
+    assert (
+        held.hold_groups(run) == []
+        and held.find_alone(run) == []
+        and held.names(run) == ["final.bin"]
+    )
     final.write_bytes(b"corrupt")
     assert sync.worker(run, "quick") == 0 and held.names(run) == []
     paths = (tmp_path / "durable/ckpt.generations").glob("gen-*/files/final.bin")
@@ -146,7 +150,7 @@ def test_of_what_is_held_without_a_durable_place_the_best_and_the_newest_stay(tm
             archive.writestr("data", str(step))
         fill(tmp_path)
         (tmp_path / f"ckpt/step-{step}.pt").write_bytes(memory.getvalue())
-        assert held.hold(run) == []
+        assert held.hold_groups(run) == []
     assert sorted(held.names(run)) == ["step-30.pt", "step-90.pt"]
 
 
@@ -154,7 +158,7 @@ def test_a_box_without_room_says_so_and_leaves_nothing_half_copied(tmp_path, mon
     fill(tmp_path, 10)
     run = attempted(tmp_path, **NO_PLACE)
     monkeypatch.setattr(held.Local, "free", lambda *_: 1000)
-    [fault] = held.hold(run)
+    [fault] = held.hold_groups(run)
     assert "No space left" in fault and held.names(run) == []
 
 
@@ -195,7 +199,7 @@ def test_who_asks_for_an_end_meanwhile_is_heard(tmp_path):
 def test_a_manifest_of_what_is_held_tells_where_it_came_from(tmp_path):
     fill(tmp_path, 10)
     run = attempted(tmp_path, **NO_PLACE)
-    assert held.hold(run) == []
+    assert held.hold_groups(run) == []
     [path] = (tmp_path / "run/.held.generations").glob("gen-*/manifest.json")
     told = json.loads(path.read_text())
     assert (told["source"], told["step"], told["role"]) == ("step-10.pt", 10, "")

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 from remote_gpu_trainer.runner import sync
 from remote_gpu_trainer.runner.context import Run
-from remote_gpu_trainer.runner.safe import judged_now, look_safe
+from remote_gpu_trainer.runner.safe import look_safe, name_if_usable
 
 from tests.runner.jobs import job_of
 
@@ -124,8 +124,8 @@ def test_what_was_copied_was_seen_also_where_nobody_can_judge_it(tmp_path):
 def test_a_path_is_judged_at_the_moment_in_which_it_is_named(tmp_path):
     run = _run(tmp_path)
     path = _save(run, 5)
-    assert judged_now(run, path) == path
+    assert name_if_usable(run, path) == path
     _save(run, 5, cut=500)
-    assert judged_now(run, path) == ""
+    assert name_if_usable(run, path) == ""
     os.unlink(path)
-    assert judged_now(run, path) == judged_now(run, "") == ""
+    assert name_if_usable(run, path) == name_if_usable(run, "") == ""

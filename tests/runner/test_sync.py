@@ -198,12 +198,12 @@ def test_what_a_program_leaves_that_dies_between_two_files_is_no_newest(tmp_path
     assert found.left == ("model.pt",) and not found.is_all_safe, "it is here alone"
     written.known = known
     written.write()
-    assert safe.judged_now(run, str(folder / "model.pt")) == ""
+    assert safe.name_if_usable(run, str(folder / "model.pt")) == ""
     assert any("copied, not judged" in note for note in last_sync(run)["notes"])
     (tmp_path / "durable").rename(tmp_path / "away")
     assert not once(run, "full")
     (tmp_path / "away").rename(tmp_path / "durable")
-    assert safe.judged_now(run, str(folder / "model.pt")) == "", "though a round saw nothing"
+    assert safe.name_if_usable(run, str(folder / "model.pt")) == "", "though a round saw nothing"
     # The next attempt goes on from the whole pair at the durable place; the mixed one stays aside.
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     began = resuming.choose_checkpoint(run)

@@ -153,7 +153,7 @@ def drops_the_newer_generation() -> None:
 
 @fault("sketch", "the box is ended while the last copy is still owed")
 def ends_before_the_copy() -> None:
-    _change(box, "judge", lambda _: lambda job, is_safe, late: box.RUN)
+    _change(box, "choose_end", lambda _: lambda job, is_safe, late: box.RUN)
 
 
 @fault("sketch", "a program that ignores TERM is waited for without end")
@@ -528,7 +528,7 @@ def signals_again_and_again() -> None:
 
 @fault("own", "a program that stands still is left so until the deadline")
 def sees_no_stall() -> None:
-    _change(stall, "_judge", lambda _: lambda job, watch, signs, least, now: "")
+    _change(stall, "_find_stall", lambda _: lambda job, watch, signs, least, now: "")
 
 
 @fault("own", "a program that prints rarely is killed for it")
@@ -536,7 +536,7 @@ def sees_stalls_everywhere() -> None:
     def make(function: Any) -> Any:
         return lambda job, watch, signs, least, now: "silent" if now - watch.saved_at > 3600 else ""
 
-    _change(stall, "_judge", make)
+    _change(stall, "_find_stall", make)
 
 
 @fault("own", "a loss of nan ends a program whose job says to go on")
@@ -595,12 +595,12 @@ def no_word_of_an_unproven_box() -> None:
 @fault("own", "each job is taken to have agreed that what is unsaved is lost")
 def all_agreed_to_lose() -> None:
     def make(function: Any) -> Any:
-        def judge(job: Any, is_safe: bool, late: float) -> str:
+        def choose_end(job: Any, is_safe: bool, late: float) -> str:
             return box.RUN if late >= 0 else function(job, is_safe, late)
 
-        return judge
+        return choose_end
 
-    _change(box, "judge", make)
+    _change(box, "choose_end", make)
 
 
 @fault("own", "two rounds of copies work beside each other")

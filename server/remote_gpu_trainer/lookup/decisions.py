@@ -26,7 +26,7 @@ from ..runner.failures import (
     WAIT,
     Decision,
     decide,
-    judged,
+    judge_text,
     of_entry,
 )
 from .state import Claim, LookUp
@@ -156,7 +156,9 @@ def _of_hang(state: LookUp) -> Decision | None:
         return None
     lost = [f.line for f in evidence.failures if f.secondary and not f.line.says("exit")]
     is_hang = any(not line.says("lost peer") for line in lost)
-    if is_hang and (evidence.victims or judged("\n".join(line.text for line in lost))[0] == "hang"):
+    if is_hang and (
+        evidence.victims or judge_text("\n".join(line.text for line in lost))[0] == "hang"
+    ):
         return decide("hang")
     if not is_hang and first and first.rank is not None and first.kind not in FAILED:
         return Decision(FIX, f"rank {first.rank} ended early while the others waited for it")
@@ -210,7 +212,7 @@ def _of_last_words(state: LookUp) -> Decision | None:
             return None
     elif evidence.first is not None:
         failed.append(evidence.first)
-    name, entry = judged("\n".join(line.text for line in failed))
+    name, entry = judge_text("\n".join(line.text for line in failed))
     if not name and any(line.kind == EXCEPTION for line in failed):
         name = "bug"
     if not name and evidence.read and any(line.says("killed") for line in failed):

@@ -55,7 +55,7 @@ class Attempt:
         self.choice = resuming.Choice(self.run, heartbeat.beat)
         self.holder = sync.Holder(self.run)
         self._probe = probing.FirstSteps(self.run, self.state)
-        self._told_lingering = self._is_silence_told = False
+        self._is_lingering_told = self._is_silence_told = False
         self._take(why.Attempt(0, None, 0, None, memory.note_kills(self.run), []))
 
     def _take(self, facts: why.Attempt) -> None:
@@ -107,24 +107,24 @@ class Attempt:
     def adopt(self) -> bool:
         """Take over the attempt of the runner before this one; False where its program is gone
         and left no code."""
-        run, told = self.run, self.run.folder.json(ATTEMPT)
-        number, first = self.number, _whole(told.get("log_first"))
+        run, noted = self.run, self.run.folder.json(ATTEMPT)
+        number, first = self.number, _whole(noted.get("log_first"))
         if not number:
             return False
         if not self.program.adopt(number, first):
             self.program.number, self.program.first = number, first
             if self.program.code is None and not procs.of_program(run.folder):
                 return False
-        self._note(first, number, str(told.get("checkpoint") or ""))
+        self._note(first, number, str(noted.get("checkpoint") or ""))
         run.event("adopted", attempt=number, alive=self.program.alive())
         run.log(f"attempt {number} goes on: its runner was gone")
         return True
 
-    def _note(self, first: int, number: int, held: str) -> None:
-        """Take down what an end is compared with. `held`: the checkpoint that it began with."""
+    def _note(self, first: int, number: int, began: str) -> None:
+        """Take down what an end is compared with. `began`: the checkpoint that it began with."""
         run = self.run
-        self.heartbeat.begin_attempt(first, number > 1 or bool(held))
-        facts = (number, None, first, None, memory.note_kills(run), collectors.xids(), set(), held)
+        self.heartbeat.begin_attempt(first, number > 1 or bool(began))
+        facts = (number, None, first, None, memory.note_kills(run), collectors.xids(), set(), began)
         self._take(why.Attempt(*facts))
 
     def signal(self, reason: str) -> None:
@@ -214,9 +214,9 @@ class Attempt:
         if self._linger is None:
             self._linger = Lingering(self.run, self.run.spec.timings.leftover, self._step_now)
         trains = self._linger.trains()
-        if self._linger.told and not self._told_lingering:
-            self._told_lingering = True
-            self.run.event("background", processes=len(self._linger.told))
+        if self._linger.at_work and not self._is_lingering_told:
+            self._is_lingering_told = True
+            self.run.event("background", processes=len(self._linger.at_work))
             self.run.log("the command has ended, and processes that it left behind train on")
         return trains
 
@@ -263,8 +263,8 @@ class Attempt:
             heartbeat.note_save(newest)
         found, text = results.look(run), log.tail(run, facts.log_first, why.LAST)
         now.missing, facts.step = found.missing, now.step
-        held = newest.id if newest else ""
-        began_with_newest = bool(code and held) and held == facts.checkpoint
+        newest_id = newest.id if newest else ""
+        began_with_newest = bool(code and newest_id) and newest_id == facts.checkpoint
         return Exit(
             code,
             now.step,
@@ -277,8 +277,8 @@ class Attempt:
             why.has_sign("timelimit", text),
             is_zero and why.has_sign("signal", text[-why.LAST_WORDS :]),
             self._remark() if is_zero else "",
-            held,
-            checkpoints.find_older(run, held) if began_with_newest else "",
+            newest_id,
+            checkpoints.find_older(run, newest_id) if began_with_newest else "",
             facts.checkpoint,
             now.checkpoint_step,
             log.has_stepped(run, facts.log_first),
@@ -301,11 +301,11 @@ class Attempt:
         newest = checkpoints.newest(run)
         if newest is not None:
             self.heartbeat.note_save(newest)
-        told = stopping.tell_cost(newest.path if newest else "", now.checkpoint_step, now.step)
+        cost = stopping.tell_cost(newest.path if newest else "", now.checkpoint_step, now.step)
         if self.program.code == 0 and not results.look(run).missing and run.spec.results:
             return  # it came to its end
-        now.cost = told
-        run.log(told)
+        now.cost = cost
+        run.log(cost)
 
     def _never_started(self, code: int | None) -> str:
         """Return what failed before the program itself, '' where that was started."""
@@ -316,8 +316,8 @@ class Attempt:
         """Return what is odd about an end with 0, '' for nothing."""
         course = self.heartbeat.series.course
         total = course.total if course.step == self.state.step else None
-        told = early_end.last_words(self.run, self._facts)
-        return told or early_end.tell_short(self.run, self._facts, total)
+        remark = early_end.last_words(self.run, self._facts)
+        return remark or early_end.tell_short(self.run, self._facts, total)
 
     # What is told.
 
@@ -339,15 +339,15 @@ class Attempt:
         watch.close()
         self._opened = None
         if found is False and saved:
-            told = (
+            text = (
                 f"attempt {self.number} was to go on from {began.path}; nothing had opened that"
                 f" or another checkpoint there when it saved {os.path.basename(saved.path)}: the"
                 " program seems to begin anew"
             )
             self._begins_anew = True
-            self._add_note(told)
+            self._add_note(text)
             run.event("not-opened", attempt=self.number, path=began.path, saved=saved.path)
-            notices.notify(run, told)
+            notices.notify(run, text)
 
     def _note_anew(self, is_anew: bool) -> None:
         """Note for the copies whether nothing has opened a checkpoint so far."""

@@ -114,23 +114,23 @@ def read_processes(folder: str) -> list[dict[str, Any]]:
     ranks: dict[int, dict[str, Any]] = {}
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "memory-*.json"))):
         with suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
-            told = json.load(file)
-            if isinstance(told, dict) and (told.get("steps") or told.get("cards")):
-                rank = int(told.get("rank") or 0)
-                ranks[rank] = _joined(ranks[rank], told) if rank in ranks else told
-    return [told for _, told in sorted(ranks.items())]
+            process = json.load(file)
+            if isinstance(process, dict) and (process.get("steps") or process.get("cards")):
+                rank = int(process.get("rank") or 0)
+                ranks[rank] = _joined(ranks[rank], process) if rank in ranks else process
+    return [process for _, process in sorted(ranks.items())]
 
 
 def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Return what two starts of a rank took at most."""
     peaks = {card["index"]: card for card in one.get("cards") or []}
     for card in other.get("cards") or []:
-        held = peaks.setdefault(card["index"], card)
+        peak = peaks.setdefault(card["index"], card)
         peaks[card["index"]] = {
-            **held,
-            **{kind: max(held[kind], card[kind]) for kind in ("allocated", "reserved")},
+            **peak,
+            **{kind: max(peak[kind], card[kind]) for kind in ("allocated", "reserved")},
         }
-    further = max(one, other, key=lambda told: told.get("steps") or 0)
+    further = max(one, other, key=lambda start: start.get("steps") or 0)
     both = {key: bool(one.get(key) or other.get(key)) for key in ("has_card", "evaluated")}
     return {**further, **both, "cards": [peaks[index] for index in sorted(peaks)]}
 
@@ -146,12 +146,12 @@ def measured(cards: CardMemory, processes: list[dict[str, Any]], has_saved: bool
 
 
 def _took_memory(cards: CardMemory, processes: list[dict[str, Any]]) -> bool:
-    return bool(cards.cards()) or any(told.get("cards") for told in processes)
+    return bool(cards.cards()) or any(process.get("cards") for process in processes)
 
 
 def _unseen(processes: list[dict[str, Any]]) -> str:
     """Return why no memory was seen where there are cards."""
-    if processes and not any(told.get("has_card") for told in processes):
+    if processes and not any(process.get("has_card") for process in processes):
         return "torch took no card in the program: it trained on the CPU"
     return "no card showed more memory than before"
 
@@ -159,10 +159,10 @@ def _unseen(processes: list[dict[str, Any]]) -> str:
 def _not_reached(processes: list[dict[str, Any]], has_saved: bool) -> list[str]:
     """Return what may take more memory, and didn't happen."""
     missing = [] if has_saved else ["a first save"]
-    trained = [told for told in processes if told.get("steps")]
+    trained = [process for process in processes if process.get("steps")]
     if not trained:
         return [*missing, "a step of a torch optimizer that could be seen"]
-    if not any(told.get("evaluated") for told in trained):
+    if not any(process.get("evaluated") for process in trained):
         missing.append("an evaluation")
     first = trained[0]
     largest = "x".join(str(side) for side in first.get("largest") or [])
@@ -172,27 +172,29 @@ def _not_reached(processes: list[dict[str, Any]], has_saved: bool) -> list[str]:
     return missing
 
 
-def lines(told: dict[str, Any]) -> list[str]:
+def lines(measurement: dict[str, Any]) -> list[str]:
     """Return what was measured in sentences: by card, by torch, and what wasn't reached."""
     found = []
-    if told["why"]:
-        found.append(f"unsure memory: not measured: {told['why']}; {ELSEWHERE}")
-    for card in told["cards"]:
+    if measurement["why"]:
+        found.append(f"unsure memory: not measured: {measurement['why']}; {ELSEWHERE}")
+    for card in measurement["cards"]:
         peak, total, before = (card[f"{kind}_mib"] / 1024 for kind in ("peak", "total", "before"))
         other = f", {before:.1f} of it before the program" if before >= 0.1 else ""
         found.append(
             f"ok memory: GPU {card['index']} ({card['name']}) showed at most {peak:.1f} of"
             f" {total:.1f} GiB{other}; {total - peak:.1f} GiB are left"
         )
-    for process in told["processes"]:
+    for process in measurement["processes"]:
         for card in process.get("cards") or []:
             tensors, kept = (card[kind] / GIB for kind in ("allocated", "reserved"))
             found.append(
                 f"  rank {process.get('rank')}, its card {card['index']}: tensors took"
                 f" {tensors:.1f} GiB at most, torch's allocator kept {kept:.1f}"
             )
-    if told.get("died"):
+    if measurement.get("died"):
         found.append("  the program died for want of memory, so it needs more than these numbers")
-    elif not told["why"] and told["not_reached"]:
-        found.append(f"  not reached, and not in these numbers: {'; '.join(told['not_reached'])}")
+    elif not measurement["why"] and measurement["not_reached"]:
+        found.append(
+            f"  not reached, and not in these numbers: {'; '.join(measurement['not_reached'])}"
+        )
     return [strip_controls(line) for line in found]

@@ -113,19 +113,22 @@ def share(run: Run, slot: int) -> dict[str, str]:
     there are more slots than cards, slots take turns.
     """
     spec, slots = run.spec, run.spec.queue.slots
-    told: dict[str, Any] = {"slot": slot}
+    given_share: dict[str, Any] = {"slot": slot}
     deadline = run.folder.number("deadline")
     if deadline:
-        told["deadline"] = f"at:{int(deadline)}"
+        given_share["deadline"] = f"at:{int(deadline)}"
     if not spec.gpus:
-        return {SHARE: json.dumps(told)}
+        return {SHARE: json.dumps(given_share)}
     given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     cards = (given.split(",") if given else [str(card) for card in range(spec.gpus)])[: spec.gpus]
     each = max(len(cards) // slots, 1)
     start = slot * each if each * slots <= len(cards) else slot % len(cards)
-    told.update(gpus=each, processes=max(spec.processes * each // spec.gpus, 1))
-    told["gpus_shared"] = slots > len(cards)
-    return {SHARE: json.dumps(told), "CUDA_VISIBLE_DEVICES": ",".join(cards[start : start + each])}
+    given_share.update(gpus=each, processes=max(spec.processes * each // spec.gpus, 1))
+    given_share["gpus_shared"] = slots > len(cards)
+    return {
+        SHARE: json.dumps(given_share),
+        "CUDA_VISIBLE_DEVICES": ",".join(cards[start : start + each]),
+    }
 
 
 def take_part(run: Run) -> None:
@@ -145,10 +148,10 @@ def take_newest_part(run: Run) -> None:
     if run.folder.has("state.json") or not os.path.isdir(place):
         return
     parts = [Folder(os.path.join(place, name)) for name in os.listdir(place)]
-    told = [
+    states = [
         (bool(procs.alive(part, "runner")), part.json("state.json").get("updated", 0), part.path)
         for part in parts
         if part.has("state.json")
     ]
-    if told:
-        run.folder = Folder(max(told)[2])
+    if states:
+        run.folder = Folder(max(states)[2])

@@ -111,9 +111,9 @@ def written_since(run: Run, newest: int) -> str:
     time, in ns since 1970; else ''. Reads none."""
     where = (run.checkpoints, run.spec.checkpoint.pattern)
     with suppress(Failed):
-        told = child.call(run, content.last_written, *where, limit=LIMIT)
-        found = checkpoint_of(Item(*told)) if told else None
-        return found.id if found and told[3] > newest else ""
+        last = child.call(run, content.last_written, *where, limit=LIMIT)
+        found = checkpoint_of(Item(*last)) if last else None
+        return found.id if found and last[3] > newest else ""
     return ""
 
 
@@ -146,8 +146,8 @@ def has_checkpoints(run: Run) -> bool:
 
 def where(run: Run) -> tuple[str, str, str, list[str]]:
     """Return folder, pattern, cache and other files, which content.look is given."""
-    told = run.spec.checkpoint
-    return run.checkpoints, told.pattern, run.folder.at("own/whole.cache"), list(told.files)
+    asked = run.spec.checkpoint
+    return run.checkpoints, asked.pattern, run.folder.at("own/whole.cache"), list(asked.files)
 
 
 def _survey(folder: str, pattern: str, cache: str, files: list[str], measured: str) -> list[object]:
@@ -164,9 +164,9 @@ def _save_seconds(path: str) -> float:
     """Return how long a save took, from the birth of its first file to the last change of its
     weights; 0 where the file system doesn't tell, or for a copy."""
     paths = [path, *(files_of(path) if os.path.isdir(path) else ())]
-    told = child.answer(["stat", "-c", "%.3W", *paths[:500]], BIRTH_SECONDS) or ""
+    output = child.answer(["stat", "-c", "%.3W", *paths[:500]], BIRTH_SECONDS) or ""
     try:
-        births = [float(text) for text in told.split()]
+        births = [float(text) for text in output.split()]
         took = content.stamp(path).weights / 1e9 - min(birth for birth in births if birth > 0)
     except (OSError, ValueError):
         return 0.0
@@ -183,8 +183,8 @@ def look(run: Run, beat: Beat | None) -> Look:
 def find_older(run: Run, newest: str) -> str:
     """Return the id of the newest complete checkpoint but `newest`, by its id; '' for none."""
     with suppress(Failed):
-        told = child.call(run, content.look, *where(run), path_of(newest))
-        found = checkpoint_of(content.look_of(told).whole)
+        answer = child.call(run, content.look, *where(run), path_of(newest))
+        found = checkpoint_of(content.look_of(answer).whole)
         return found.id if found else ""
     return ""
 

@@ -84,8 +84,8 @@ class Collectors:
             is_idle = limit > 0 and power < IDLE * limit
             hot += used >= 99 and is_idle
             busy = busy or (used >= 10 and not is_idle)
-            told = _CARD.match(words[4])
-            name, total, heat = told.groups() if told else (words[4], None, None)
+            match = _CARD.match(words[4])
+            name, total, heat = match.groups() if match else (words[4], None, None)
             numbers = zip(_FIELDS, (words[0], words[3], total, heat))
             found = {field: word for field, word in numbers if word and word[0].isdigit()}
             self.gpus.append({field: int(_number(word)) for field, word in found.items()})

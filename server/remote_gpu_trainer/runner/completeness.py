@@ -53,7 +53,7 @@ class _Unknown(Exception):
     """Nothing can be proven; the text says why."""
 
 
-def judge(path: str) -> Verdict:
+def judge_path(path: str) -> Verdict:
     """Judge a file, or a folder as one checkpoint. Raises OSError where it can't be read."""
     if not os.path.isdir(path):
         return _beside(path) or judge_file(path)
@@ -384,9 +384,9 @@ def _lacks_of(path: str, names: list[str]) -> Verdict | None:
             if other not in inside:
                 return Verdict(CORRUPT, f"{other} is missing")
     for name in TRACKERS[:1]:
-        told = _text(os.path.join(path, name))
-        if told and not os.path.isdir(os.path.join(path, told)) and "global_step" in told:
-            return Verdict(CORRUPT, f"{name} names {told}, which isn't there")
+        named = _text(os.path.join(path, name))
+        if named and not os.path.isdir(os.path.join(path, named)) and "global_step" in named:
+            return Verdict(CORRUPT, f"{name} names {named}, which isn't there")
     return None
 
 
@@ -396,9 +396,10 @@ def _beside(path: str) -> Verdict | None:
     if os.path.exists(f"{path}-unfinished"):  # NeMo
         return Verdict(CORRUPT, f"{name}-unfinished lies beside it")
     for tracker in TRACKERS:
-        told = _text(os.path.join(folder, tracker))
-        named = f"iter_{int(told):07d}" if told.isdigit() and name.startswith("iter_") else told
-        if not told or named == name or not os.path.isdir(os.path.join(folder, named)):
+        tracked = _text(os.path.join(folder, tracker))
+        is_number = tracked.isdigit() and name.startswith("iter_")
+        named = f"iter_{int(tracked):07d}" if is_number else tracked
+        if not tracked or named == name or not os.path.isdir(os.path.join(folder, named)):
             continue
         if _alike(named, name) and _number(name) > _number(named):
             return Verdict(CORRUPT, f"{tracker} doesn't name it yet")

@@ -17,7 +17,7 @@ import re
 from contextlib import suppress
 from typing import Any, Iterable, List, NamedTuple
 
-from .completeness import COMPLETE, CORRUPT, UNKNOWN, WEIGHTS, Verdict, files_of, judge
+from .completeness import COMPLETE, CORRUPT, UNKNOWN, WEIGHTS, Verdict, files_of, judge_path
 
 NOTE = re.compile(
     r"\.(json|jsonl|txt|log|ya?ml|md|csv|tsv|lock|py|sh|html|pdf|png|jpe?g|gif|svg|mp4|wav)$"
@@ -84,11 +84,11 @@ def look(
     saves = _saves(newest_first(folder, pattern))
     saves = [save for save in saves if but not in (item.path for item in save)]
     for place, save in enumerate(saves):
-        told, closed = _judge_save(known, folder, save, saves[place + 1 :], files)
+        verdicts, closed = _judge_save(known, folder, save, saves[place + 1 :], files)
         # A mount or a right that fails says nothing about the content: it stays in place.
         unread += closed
-        corrupt += [(item, verdict.why) for item, verdict in told if verdict.state == CORRUPT]
-        found = {item.path: verdict.state for item, verdict in told if verdict.state != CORRUPT}
+        corrupt += [(item, verdict.why) for item, verdict in verdicts if verdict.state == CORRUPT]
+        found = {item.path: verdict.state for item, verdict in verdicts if verdict.state != CORRUPT}
         left = [item for item in save if item.path in found]
         if not left:
             continue
@@ -120,23 +120,23 @@ def _judge_save(
     read the second list tells why.
     """
     beside, bound, fault = _find_bound(folder, save, older, files)
-    told = []
+    verdicts = []
     for item in [*save, *beside]:
         try:
-            told.append((item, known.judge(item, (other[0] for other in older))))
+            verdicts.append((item, known.judge_item(item, (other[0] for other in older))))
         except OSError as error:
             return [], [(item, error.strerror or str(error))]
-    for item, verdict in told:
+    for item, verdict in verdicts:
         if not fault and verdict.state == CORRUPT and kind_of(item.path) in bound:
             name = os.path.basename(item.path)
             fault = f"{name} of the same save isn't whole ({verdict.why})"
     if fault:
         broken = Verdict(CORRUPT, fault)
-        told = [
+        verdicts = [
             (item, broken if verdict.state != CORRUPT and kind_of(item.path) in bound else verdict)
-            for item, verdict in told
+            for item, verdict in verdicts
         ]
-    return told, []
+    return verdicts, []
 
 
 def _find_bound(
@@ -200,16 +200,16 @@ def last_whole(folder: str, pattern: str, cache: str, files: Iterable[str]) -> I
     last, saves = _last_of(items), _saves(items)
     for place, save in enumerate(saves):
         if last is not None and last in save:
-            told, unread = _judge_save(Known(cache), folder, save, saves[place + 1 :], files)
+            verdicts, unread = _judge_save(Known(cache), folder, save, saves[place + 1 :], files)
             if unread:
                 raise OSError(unread[0][1])
-            return None if dict(told)[last].state == CORRUPT else last
+            return None if dict(verdicts)[last].state == CORRUPT else last
     return None
 
 
-def look_of(told: list[Any]) -> Look:
+def look_of(answer: list[Any]) -> Look:
     """Return a look that came as JSON."""
-    whole, corrupt, unread, state = told
+    whole, corrupt, unread, state = answer
     return Look(
         Item(*whole) if whole else None,
         [(Item(*item), why) for item, why in corrupt],
@@ -370,17 +370,17 @@ class Known:
         with suppress(OSError), open(cache, encoding="utf-8", errors="surrogateescape") as stream:
             self._keys = set(stream.read().split("\n"))
 
-    def judge(self, item: Item, older: Iterable[Item] = ()) -> Verdict:
+    def judge_item(self, item: Item, older: Iterable[Item] = ()) -> Verdict:
         """Judge an item, also by what its `older` neighbours hold. Raises OSError."""
-        verdict = self._judge(item)
+        verdict = self._judge_alone(item)
         lost = "" if verdict.state == CORRUPT else self._lost_by(item, older)
         return Verdict(CORRUPT, f"{lost} is missing") if lost else verdict
 
-    def _judge(self, item: Item) -> Verdict:
+    def _judge_alone(self, item: Item) -> Verdict:
         key = fingerprint([item.path])
         if key in self._keys:
             return Verdict(COMPLETE, "")
-        verdict = judge(item.path)
+        verdict = judge_path(item.path)
         if verdict.state == COMPLETE and key == fingerprint([item.path]):
             self._keys.add(key)
             with suppress(OSError), open(self._cache, "a", encoding="ascii") as stream:
@@ -396,7 +396,7 @@ class Known:
             for other in older
             if os.path.isdir(other.path)
             and kind_of(other.path) == kind_of(item.path)
-            and self._judge(other).state != CORRUPT
+            and self._judge_alone(other).state != CORRUPT
         )
         return find_lacking(_shape_of_folder(item.path), neighbours)
 
@@ -484,4 +484,4 @@ def _shape_of_folder(path: str) -> frozenset[str]:
 
 def is_usable(path: str, cache: str) -> bool:
     """Return whether a checkpoint is there and nothing speaks against it. Raises OSError."""
-    return os.path.lexists(path) and Known(cache).judge(stamp(path)).state != CORRUPT
+    return os.path.lexists(path) and Known(cache).judge_item(stamp(path)).state != CORRUPT

@@ -96,8 +96,8 @@ class Run:
 
     def event(self, name: str, **fields: Any) -> None:
         """Add a line to events.jsonl, each field as text. It never fails: the run goes on."""
-        told = {key: "" if value is None else str(value) for key, value in fields.items()}
-        line = {"t": int(self.now), "event": name, **told}
+        texts = {key: "" if value is None else str(value) for key, value in fields.items()}
+        line = {"t": int(self.now), "event": name, **texts}
         self.folder.append("events.jsonl", json.dumps(line) + "\n")
 
     def log(self, text: str) -> None:

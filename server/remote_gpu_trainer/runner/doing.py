@@ -100,10 +100,10 @@ class Doing:
         results.note_before(run)
         run.folder.keep_spare()
         _write_code_notes(run)
-        told = run.folder.json(".unsaved")
+        marker = run.folder.json(".unsaved")
         for name in ("step", "exit"):
-            if isinstance(told.get(name), int):
-                setattr(now, name, told[name])
+            if isinstance(marker.get(name), int):
+                setattr(now, name, marker[name])
 
     def _end_orphans(self) -> None:
         """A program of another start writes to the same checkpoints: it saves and ends first."""
@@ -160,8 +160,8 @@ class Doing:
     def _note_exit(self, action: model.NoteExit) -> None:
         run, now = self.run, self.state
         failure, entry, reason = action.verdict
-        told = {"class": failure, "entry": entry, "reason": reason}
-        run.event("ended", attempt=now.attempt, exit=now.exit, step=now.step, **told)
+        verdict = {"class": failure, "entry": entry, "reason": reason}
+        run.event("ended", attempt=now.attempt, exit=now.exit, step=now.step, **verdict)
         if failure:
             shown = "unknown" if now.step is None else now.step
             of = f" ({entry})" if entry else ""
@@ -175,9 +175,9 @@ class Doing:
         if action.key == "room":
             run.folder.stamp(WAITS, run.now)
             minutes = f"{run.spec.timings.room_wait / 60:g} minutes"
-            told = f"no room left in {full_folder(run)}: waiting up to {minutes} for room"
-            run.log(f"{told}, then trying again")
-            text = f"{told}, then trying again; remove something there"
+            waits = f"no room left in {full_folder(run)}: waiting up to {minutes} for room"
+            run.log(f"{waits}, then trying again")
+            text = f"{waits}, then trying again; remove something there"
         elif action.key == "place":
             minutes = f"{run.spec.timings.place_wait / 60:g} minutes"
             text = f"{text}: asking again for up to {minutes}, no complete checkpoint is here"
@@ -217,12 +217,12 @@ class Doing:
         self._is_closed = True
         self.heartbeat.series.beat()  # a last row, and what the log told at last
         if now.checkpoint in read_mixed(run):
-            now.checkpoint = safe.judged_now(run, now.checkpoint)
+            now.checkpoint = safe.name_if_usable(run, now.checkpoint)
         now.write()
-        if (told := sync.unverified(run)) in now.reason:
-            run.log(f"{told}: see {run.folder.at(ROWS)}")
-        told = {"class": now.failure, "entry": now.entry, "reason": now.reason}
-        run.event(end, **told, exit=now.exit)
+        if (unverified := sync.unverified(run)) in now.reason:
+            run.log(f"{unverified}: see {run.folder.at(ROWS)}")
+        verdict = {"class": now.failure, "entry": now.entry, "reason": now.reason}
+        run.event(end, **verdict, exit=now.exit)
         run.log(end + (f": {now.reason}" if now.reason else ""))
         now.mark(end)
 

@@ -127,8 +127,8 @@ def _look_for_room(run: Run) -> str:
     if free is None:
         return ""
     there.read()
-    held = sum(int(told.get("size") or 0) for told in there.known.values())
-    need = max(size, 2 * size - held)
+    bytes_there = sum(int(manifest.get("size") or 0) for manifest in there.known.values())
+    need = max(size, 2 * size - bytes_there)
     if free >= need:
         return ""
     return (
@@ -205,8 +205,8 @@ def _look(run: Run, first: bool, of: Place | None = None) -> str:
                 f"the durable place {run.durable} is on this box's own {where} and goes with it"
                 f"{once}; mount a volume there, or set durable.on_this_box: true"
             )
-    told = of.read(join(run.durable, FILE))
-    found = _id_in(told)
+    data = of.read(join(run.durable, FILE))
+    found = _id_in(data)
     if noted and found != noted:
         is_now = "is another one now" if found else f"is empty or has lost its {FILE}"
         return (
@@ -238,9 +238,9 @@ def _other_run(run: Run, of: Place) -> str:
     return found.refusal()
 
 
-def _id_in(told: bytes | None) -> str:
+def _id_in(data: bytes | None) -> str:
     try:
-        return str(json.loads(told or b"{}").get("id", ""))
+        return str(json.loads(data or b"{}").get("id", ""))
     except (ValueError, AttributeError):
         return ""
 

@@ -50,8 +50,12 @@ def last_words(run: Run, attempt: Attempt) -> str:
     lines = rest.decode("utf-8", "replace").replace("\r", "\n").split("\n")[1:]
     lines = [_RANK.sub("", line, count=1) for line in lines]
     # Frames are indented.
-    told = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
+    unindented = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
     # A log that goes on tells of an error that the program got over.
-    if not told or not _ERROR.match(told[0]) or not all(map(_AFTER.match, told[1:])):
+    if (
+        not unindented
+        or not _ERROR.match(unindented[0])
+        or not all(map(_AFTER.match, unindented[1:]))
+    ):
         return ""
-    return f"it ended with 0, but its log ends with a traceback: {told[0].rstrip()[:200]}"
+    return f"it ended with 0, but its log ends with a traceback: {unindented[0].rstrip()[:200]}"

@@ -23,13 +23,13 @@ def look(run: Run, state: StateFile) -> Elsewhere | None:
 
     `state` was read from the folder. Its processes can't be seen from here.
     """
-    told = run.folder.json("state.json")
-    host, boot = told.get("host"), told.get("boot_id")
+    written = run.folder.json("state.json")
+    host, boot = written.get("host"), written.get("boot_id")
     if state.phase not in GOING or run.folder.ended():
         return None
     if not (isinstance(host, str) and isinstance(boot, str) and host and boot):
         return None
-    updated = told.get("updated")
+    updated = written.get("updated")
     last = updated if isinstance(updated, (int, float)) else 0
     last = max(last, procs.beat_of(run.folder) or 0)
     # The same name after a boot is the same machine, unless the run has moved since then.

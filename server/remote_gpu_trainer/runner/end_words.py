@@ -27,8 +27,8 @@ def of_box(spec: Any, line: str) -> str:
     """Return what becomes of the box after the run, without a full stop; '' for nothing."""
     if spec.rendered.end.command:
         return of_command(spec, line)
-    told = "nothing ends this box: it stays on and billed until you end it"
-    return told if spec.rendered.billed else ""
+    text = "nothing ends this box: it stays on and billed until you end it"
+    return text if spec.rendered.billed else ""
 
 
 def _condition(spec: Any) -> str:

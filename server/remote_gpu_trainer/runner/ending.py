@@ -75,8 +75,8 @@ class Ending:
     def _record(self, note: Note) -> None:
         """Leave for every `status` why the box is still on."""
         if self.run.folder.json(RECORD).get("text") != note.text:
-            told = {"t": int(self.run.now), "kind": note.kind, "text": note.text}
-            self.run.folder.write(RECORD, json.dumps(told) + "\n")
+            record = {"t": int(self.run.now), "kind": note.kind, "text": note.text}
+            self.run.folder.write(RECORD, json.dumps(record) + "\n")
 
     def _start(self, action: EndBox, what: str) -> None:
         """Start what ends the box. `what`: how the run ended."""
@@ -129,8 +129,8 @@ def sentence(run: Run) -> str:
     spec = run.spec
     words = spec.rendered.end.command
     line = words if isinstance(words, str) else " ".join(map(shlex.quote, words))
-    told = end_words.of_box(spec, mask(line))
-    return told if not told or spec.rendered.end.command else f"{told}; {HOW} would"
+    text = end_words.of_box(spec, mask(line))
+    return text if not text or spec.rendered.end.command else f"{text}; {HOW} would"
 
 
 def end_of(run: Run, end: str) -> box.End:

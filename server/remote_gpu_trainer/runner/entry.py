@@ -22,9 +22,9 @@ def enter(words: list[str]) -> int:
     folder = os.path.dirname(os.path.dirname(os.path.dirname(own)))
     sys.path.insert(0, folder)
     # For as long as this process lives, nobody removes the modules that it hasn't imported yet.
-    held = os.open(own, os.O_RDONLY)
+    lock = os.open(own, os.O_RDONLY)
     with suppress(OSError):  # a file system without locks: nobody removes anything there
-        fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     unpacked = os.environ.pop(UNPACKED, "")
     try:
         if rest and rest[0] in STARTING:

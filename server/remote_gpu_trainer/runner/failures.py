@@ -408,7 +408,7 @@ def entry_of(job: Any, kind: str) -> str:
     return next((entry for k, place, entry in ENTRIES if k == kind and place in places), "")
 
 
-def judged(text: str) -> tuple[str, str]:
+def judge_text(text: str) -> tuple[str, str]:
     """Return the class and the entry of a failure by the texts of its log, "" for none.
 
     As the runner judges a program that ended with an error, without what only the box knows.

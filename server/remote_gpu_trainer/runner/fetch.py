@@ -80,10 +80,10 @@ def _restore(run: Run, beat: Beat) -> Verdict | None:
     if run.spec.resume == "none":
         return None
     try:
-        here, corrupt_here, is_empty = child.call(run, _judge_here, run, beat=beat)
+        here, corrupt_here, is_empty = child.call(run, _look_here, run, beat=beat)
     except Failed:
         return None  # whoever begins looks again, and tells
-    told, error = _try(
+    brought, error = _try(
         run, beat, lambda: _bring(run, here, set(corrupt_here), is_empty), "restore-failed"
     )
     if error and here is not None:
@@ -92,23 +92,23 @@ def _restore(run: Run, beat: Beat) -> Verdict | None:
         there = durable.address_of_checkpoints(run)
         reason = f"the checkpoints at {there} can't be looked for: {error}"
         return Verdict("network", failures.entry_of(run.spec, "network"), reason)
-    elif told and told["refusal"]:
-        return Verdict("bug", "", told["refusal"])
-    for fault in told["corrupt"] if told else ():
+    elif brought and brought["refusal"]:
+        return Verdict("bug", "", brought["refusal"])
+    for fault in brought["corrupt"] if brought else ():
         entry = failures.entry_of(run.spec, "corrupt")
         run.event("generation-corrupt", why=fault, entry=entry)
         notices.notify(run, f"{fault} ({entry}): it stays there, and nothing goes on from it")
-    if told and told["corrupt"] and here is None and not told["brought"]:
-        reason = f"nothing complete is left at the durable place: {told['corrupt'][0]}"
+    if brought and brought["corrupt"] and here is None and not brought["brought"]:
+        reason = f"nothing complete is left at the durable place: {brought['corrupt'][0]}"
         return Verdict("bug", failures.entry_of(run.spec, "corrupt"), reason)
-    for name, paths in told["brought"] if told else ():
+    for name, paths in brought["brought"] if brought else ():
         run.event("restored", **{"from": name}, checkpoint=paths)
         run.log(f"brought back from the durable place: {paths} ({name})")
     return None
 
 
 def _bring(run: Run, here: Any, corrupt_here: set[str], is_empty: bool) -> dict[str, Any]:
-    """Bring what is wanted, after what _judge_here found; return what came, which generations
+    """Bring what is wanted, after what _look_here found; return what came, which generations
     turned out to be corrupt, and why nothing may come from there. Raises Failed."""
     address = durable.address_of_checkpoints(run)
     of = _place(run, address)
@@ -161,7 +161,7 @@ def _read(found: Generations, near: Generations) -> list[There]:
         return []
 
 
-def _judge_here(run: Run) -> tuple[tuple[int | None, int] | None, list[str], bool]:
+def _look_here(run: Run) -> tuple[tuple[int | None, int] | None, list[str], bool]:
     """Return step and time of save of the newest complete checkpoint here, the names of corrupt
     ones and of those of two saves, and whether nothing is here."""
     mixed = read_mixed(run)

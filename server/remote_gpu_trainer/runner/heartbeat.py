@@ -121,9 +121,9 @@ class Heartbeat:
         newest = files[-1] if files else ""
         seen = None
         with suppress(OSError):
-            told = os.stat(newest)
-            seen = (newest, told.st_size, told.st_mtime)
-            state.log_age = int(max(run.now - told.st_mtime, 0))
+            file_stat = os.stat(newest)
+            seen = (newest, file_stat.st_size, file_stat.st_mtime)
+            state.log_age = int(max(run.now - file_stat.st_mtime, 0))
         state.log = newest
         if seen is None or seen == self._seen:
             return

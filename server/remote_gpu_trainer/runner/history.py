@@ -22,10 +22,12 @@ _HOW = {
 def attempts(text: str) -> list[str]:
     """Return a sentence for each attempt that ended. `text`: of events.jsonl."""
     begun, ended = _events(text)
-    told = [_sentence(number, ended[number], begun.get(number + 1)) for number in sorted(ended)]
-    if len(told) == 1 and not ended[max(ended)].get("class"):
+    sentences = [
+        _sentence(number, ended[number], begun.get(number + 1)) for number in sorted(ended)
+    ]
+    if len(sentences) == 1 and not ended[max(ended)].get("class"):
         return []  # it came to its end, as the state says
-    return told[-MOST:]
+    return sentences[-MOST:]
 
 
 def last_failure(text: str) -> dict[str, Any]:
@@ -65,14 +67,14 @@ def _sentence(number: int, end: dict[str, Any], following: dict[str, Any] | None
     how, why = _how(str(end.get("class") or ""), str(end.get("reason") or ""))
     step = str(end.get("step") or "")
     at = f" at step {step}" if step.isdigit() else ""
-    told = f"attempt {number} {how}{at}" + (f": {why}" if why else "")
+    sentence = f"attempt {number} {how}{at}" + (f": {why}" if why else "")
     if following is None:
-        return told
+        return sentence
     path = str(following.get("resume") or "")
     saved = content.step_of(path) if path else None
     if not path:
-        return f"{told}; the next began anew"
-    return f"{told}; went on from " + (path if saved is None else f"step {saved}")
+        return f"{sentence}; the next began anew"
+    return f"{sentence}; went on from " + (path if saved is None else f"step {saved}")
 
 
 def _how(failure: str, reason: str) -> tuple[str, str]:

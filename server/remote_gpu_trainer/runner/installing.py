@@ -40,8 +40,8 @@ def install(run: Run, beat: Beat) -> Verdict | None:
         run.folder.write("own/install.done", done)
         return None
     run.folder.write("own/install.rc", f"{code}\n")
-    if told := setting_up.failure(run.folder, run.spec.setup):
-        return Verdict("setup", "", f"{told} (log/install.log)")
+    if fault := setting_up.failure(run.folder, run.spec.setup):
+        return Verdict("setup", "", f"{fault} (log/install.log)")
     attempt = why.Attempt(0, code, 0, None, before, xids)
     verdict = why.classify(run, attempt, said)
     return verdict._replace(reason=f"environment: {verdict.reason} (log/install.log)")

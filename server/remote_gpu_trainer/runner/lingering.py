@@ -28,7 +28,7 @@ class Lingering:
         self._missing = len(results.look(run).missing)
         self._used = _used(procs.of_program(run.folder))
         self._since = run.up
-        self.told: set[int] = set()
+        self.at_work: set[int] = set()
 
     def trains(self) -> bool:
         """Return whether to go on waiting for what is left.
@@ -42,9 +42,9 @@ class Lingering:
             return False
         if self.run.up < self._until:
             return True
-        signs = any(_holds(pid, self.run.checkpoints) for pid in left) or self._has_grown(left)
+        signs = any(_has_open(pid, self.run.checkpoints) for pid in left) or self._has_grown(left)
         if signs:
-            self.told |= left
+            self.at_work |= left
             self._until = self.run.up + self._seconds
         return signs
 
@@ -63,7 +63,7 @@ def _id(run: Run) -> str:
     return found.id if found else ""
 
 
-def _holds(pid: int, folder: str) -> bool:
+def _has_open(pid: int, folder: str) -> bool:
     """Return whether a process has a card open, or a file of the folder for writing."""
     for number, path in proc.read_open_files(pid).items():
         if path.startswith(CARDS):
@@ -78,5 +78,5 @@ def _holds(pid: int, folder: str) -> bool:
 def _used(pids: set[int]) -> dict[int, float]:
     """Return the seconds of a core that each process has used so far."""
     ticks = os.sysconf("SC_CLK_TCK")
-    told = {pid: procs.stat(pid) for pid in pids}
-    return {pid: one.ticks / ticks for pid, one in told.items() if one}
+    processes = {pid: procs.stat(pid) for pid in pids}
+    return {pid: one.ticks / ticks for pid, one in processes.items() if one}

@@ -37,15 +37,15 @@ class Link:
         """Have the supervisor start a program, as `parent.begin` does; return its pid and start.
         Raises OSError."""
         send(self._line, {"start": asked})
-        told = receive(self._line)
-        if "error" in told:
-            raise OSError(told["error"])
-        return int(told["pid"]), int(told["start"])
+        reply = receive(self._line)
+        if "error" in reply:
+            raise OSError(reply["error"])
+        return int(reply["pid"]), int(reply["start"])
 
 
-def send(line: socket.socket, told: dict[str, Any]) -> None:
+def send(line: socket.socket, message: dict[str, Any]) -> None:
     """Send a message. Raises OSError."""
-    data = json.dumps(told).encode()
+    data = json.dumps(message).encode()
     line.sendall(struct.pack("<I", len(data)) + data)
 
 

@@ -156,16 +156,16 @@ class Lease:
                     self._token, self._is_lost, self._beat_at = token, False, run.up
                     self._warn_of_buckets()
                 return ""
-            told = _parse(found[0])
-            who = self._living(told)
+            lease = _parse(found[0])
+            who = self._living(lease)
             if who:
                 return who
             if who is None:  # another machine: only its beat can tell
                 if seen is not None and seen != found:
-                    return self._elsewhere(told)
+                    return self._elsewhere(lease)
                 if seen is None:
                     seen, since = found, run.up
-                    self._say_waiting(told)
+                    self._say_waiting(lease)
                 if run.up < since + run.spec.timings.lease_dead:
                     run.clock.nap(min(1.0, run.spec.timings.lease_beat / 2))
                     if beat is not None and beat():
@@ -176,20 +176,20 @@ class Lease:
             seen = None
             with suppress(child.Failed):
                 child.call(run, _remove, self.path, found[0], limit=LIMIT, beat=beat)
-            run.event("lease-taken-over", host=str(told.get("host")), pid=str(told.get("pid")))
+            run.event("lease-taken-over", host=str(lease.get("host")), pid=str(lease.get("pid")))
 
-    def _living(self, told: dict[str, Any]) -> str | None:
+    def _living(self, lease: dict[str, Any]) -> str | None:
         """Return who holds a lease of this machine, '' for nobody, None for another machine."""
         run = self.run
-        if not told or [told.get(key) for key in ("host", "boot", "space")] != _machine():
+        if not lease or [lease.get(key) for key in ("host", "boot", "space")] != _machine():
             job, restart = _slurm()
-            before = told.get("restart")
-            is_ours = bool(job) and told.get("job") == job
+            before = lease.get("restart")
+            is_ours = bool(job) and lease.get("job") == job
             return "" if is_ours and isinstance(before, int) and before < restart else None
-        folder = str(told.get("folder") or "?")
+        folder = str(lease.get("folder") or "?")
         into = f"trains into {self.run.checkpoints}"
         for name in ("runner", "supervisor"):
-            pid, start = (told.get(name) or [0, 0])[:2]
+            pid, start = (lease.get(name) or [0, 0])[:2]
             is_own_supervisor = name == "supervisor" and run.folder.path == folder
             if procs.is_same_process(pid, start) and pid != os.getpid() and not is_own_supervisor:
                 return (
@@ -206,17 +206,17 @@ class Lease:
             )
         return ""
 
-    def _elsewhere(self, told: dict[str, Any]) -> str:
+    def _elsewhere(self, lease: dict[str, Any]) -> str:
         return (
-            f"{self.run.spec.name}: a run on {told.get('host') or 'another machine'} trains into"
+            f"{self.run.spec.name}: a run on {lease.get('host') or 'another machine'} trains into"
             f" {self.run.checkpoints}; stop it there, or give this one another"
             " checkpoint folder"
         )
 
-    def _say_waiting(self, told: dict[str, Any]) -> None:
+    def _say_waiting(self, lease: dict[str, Any]) -> None:
         seconds = self.run.spec.timings.lease_dead
         self.run.log(
-            f"a run on {told.get('host') or 'another machine'} held"
+            f"a run on {lease.get('host') or 'another machine'} held"
             f" {self.run.checkpoints}; waiting {seconds:g} s for a sign of life"
         )
 
@@ -229,7 +229,7 @@ class Lease:
         host, boot, space = _machine()
         pid, start = os.getpid(), procs.stat(os.getpid())
         job, restart = _slurm()
-        told = {
+        lease = {
             "token": token or self._token, "beat": self._count, "name": run.spec.name,
             "host": host, "boot": boot, "space": space,
             "runner": [pid, start.start if start else 0],
@@ -237,7 +237,7 @@ class Lease:
             "folder": run.folder.path,
             "job": job, "restart": restart,
         }  # fmt: skip
-        text = json.dumps(told) + "\n"
+        text = json.dumps(lease) + "\n"
         return text + " " * (-len(text) % 4096)
 
     def _warn_of_buckets(self) -> None:
@@ -272,8 +272,8 @@ def _machine() -> list[str]:
 
 def _token() -> str:
     """Return a text that no other process has."""
-    told = procs.stat(os.getpid())
-    return " ".join([*_machine(), str(os.getpid()), str(told.start if told else 0)])
+    process = procs.stat(os.getpid())
+    return " ".join([*_machine(), str(os.getpid()), str(process.start if process else 0)])
 
 
 def _slurm() -> tuple[str, int]:
@@ -324,10 +324,10 @@ def _beat(path: str, token: str, text: str) -> str:
         _make(path, text)  # somebody emptied the folder
         return ""
     try:
-        told = _parse(os.pread(file, 1 << 20, 0).decode("utf-8", "replace"))
-        if not told:
+        lease = _parse(os.pread(file, 1 << 20, 0).decode("utf-8", "replace"))
+        if not lease:
             return ""  # it is just being written
-        if told.get("token") != token:
+        if lease.get("token") != token:
             return "lost"
         try:
             os.pwrite(file, text.encode(), 0)

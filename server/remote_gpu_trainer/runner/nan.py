@@ -65,6 +65,10 @@ def find_before(folder: str, pattern: str, cache: str, step: int) -> str:
     known = content.Known(cache)
     for item in content.newest_first(folder, pattern):
         named = content.step_of(item.path)
-        if named is not None and named < step and known.judge(item).state == completeness.COMPLETE:
+        if (
+            named is not None
+            and named < step
+            and known.judge_item(item).state == completeness.COMPLETE
+        ):
             return item.path
     return ""

@@ -42,11 +42,11 @@ def note_told(run: Run, end: str) -> None:
 
 def at_end(now: StateFile) -> str:
     """Return what is told of a run that ended, with what to do next where it isn't done."""
-    told = now.phase + (f": {now.reason}" if now.reason else "")
+    text = now.phase + (f": {now.reason}" if now.reason else "")
     decision = now.decision()
     if decision is None or now.phase == "done":
-        return told
-    return f"{told}. Decision: {failures.in_words(decision)}"
+        return text
+    return f"{text}. Decision: {failures.in_words(decision)}"
 
 
 def at_deadline(by: str, step: int | None, cost: str = "") -> str:
@@ -56,5 +56,5 @@ def at_deadline(by: str, step: int | None, cost: str = "") -> str:
     """
     where = "" if step is None else f" at step {step}"
     more = "a later deadline" if by == "its deadline" else "a larger one"
-    told = f"ended by {by}{where}; with {more} it goes on"
-    return f"{told}; {cost}" if cost else f"{told} from there"
+    text = f"ended by {by}{where}; with {more} it goes on"
+    return f"{text}; {cost}" if cost else f"{text} from there"

@@ -29,7 +29,7 @@ LONGEST_CODE = 80  # bytes of the file with the exit code
 LONGEST_ATTEMPT = 1000  # of attempt.json, to be written over on a full disk
 
 
-class Held:
+class ProgramProcess:
     """A program and its output, until nobody can write there any more."""
 
     def __init__(self, run: Run, source: int, pid: int, number: int, writer: Writer, mask: Mask):
@@ -37,7 +37,7 @@ class Held:
         self._writer, self._mask = writer, mask
         self._has_ended = False
         self._code: int | None = None
-        self._told: dict[str, Any] = {}
+        self._noted: dict[str, Any] = {}
 
     def pump(self) -> None:
         """Move what is there to the log."""
@@ -67,14 +67,14 @@ class Held:
             self._has_ended = bool(ended)
         if not self._has_ended:
             return False
-        told = {"number": self.number, "code": self._code, "is_logged": self.source < 0}
+        record = {"number": self.number, "code": self._code, "is_logged": self.source < 0}
         # Where not even its own bytes can be written over, it waits for room.
-        if told != self._told and self.run.folder.overwrite(RC, json.dumps(told) + "\n"):
-            self._told = told
-        return self.source < 0 and told == self._told
+        if record != self._noted and self.run.folder.overwrite(RC, json.dumps(record) + "\n"):
+            self._noted = record
+        return self.source < 0 and record == self._noted
 
 
-def begin(run: Run, asked: dict[str, Any]) -> Held:
+def begin(run: Run, asked: dict[str, Any]) -> ProgramProcess:
     """Start the program of an attempt. Raises OSError.
 
     `asked`: its words, env, folder and umask; number, of the attempt; first, of its first log file;
@@ -118,10 +118,10 @@ def begin(run: Run, asked: dict[str, Any]) -> Held:
     os.set_blocking(source, False)
     procs.note_program(run.folder, pid, begun=begun)
     run.folder.write(RC, " " * LONGEST_CODE)  # to be written over on a full disk
-    return _hold(run, source, pid, asked["number"], asked["first"], env)
+    return _make_process(run, source, pid, asked["number"], asked["first"], env)
 
 
-def take_over(run: Run) -> Held | None:
+def take_over(run: Run) -> ProgramProcess | None:
     """Return a program whose own parent is gone: its log goes on, its code stays unknown."""
     pid, number = procs.alive(run.folder, "train"), run.folder.attempt() or 0
     try:
@@ -132,12 +132,14 @@ def take_over(run: Run) -> Held | None:
     procs.note_program(run.folder, pid, begun=run.folder.attempt_begun())
     run.event("log-taken-over")
     env = {**os.environ, **secrets.load(run)}
-    return _hold(run, source, pid, number, log.next_number(run), env)
+    return _make_process(run, source, pid, number, log.next_number(run), env)
 
 
-def _hold(run: Run, source: int, pid: int, number: int, first: int, env: dict[str, str]) -> Held:
+def _make_process(
+    run: Run, source: int, pid: int, number: int, first: int, env: dict[str, str]
+) -> ProgramProcess:
     mask = Mask([env[name] for name in secrets.names(run.spec) if env.get(name)])
-    return Held(run, source, pid, number, Writer(run, first), mask)
+    return ProgramProcess(run, source, pid, number, Writer(run, first), mask)
 
 
 def _widen(pipe: int) -> None:
@@ -162,36 +164,36 @@ def reap_orphans(own: set[int]) -> None:
     if found is None:
         return
     kept = own | child.awaited()
-    for pid, told in procs.read_table().items():
-        if told.parent == os.getpid() and not told.lives and pid not in kept:
+    for pid, process in procs.read_table().items():
+        if process.parent == os.getpid() and not process.lives and pid not in kept:
             with suppress(OSError):
                 os.waitpid(pid, os.WNOHANG)
 
 
 def start_apart(run: Run, asked: dict[str, Any]) -> tuple[int, int]:
     """Fork a parent for a program; return the program's pid and start. Raises OSError."""
-    told, tell = os.pipe()
+    read_end, write_end = os.pipe()
     if os.fork() == 0:
-        os.close(told)
+        os.close(read_end)
         try:
-            _detach(tell)
+            _detach(write_end)
             inherit_orphans()
-            held = begin(run, asked)
+            program = begin(run, asked)
             procs.note_pid(run.folder, "supervisor", os.getpid())
-            os.write(tell, f"{held.pid} {start_of(held.pid)}\n".encode())
-            os.close(tell)
-            while not held.is_over():
-                if held.source >= 0:
-                    select.select([held.source], [], [], 0.2)
+            os.write(write_end, f"{program.pid} {start_of(program.pid)}\n".encode())
+            os.close(write_end)
+            while not program.is_over():
+                if program.source >= 0:
+                    select.select([program.source], [], [], 0.2)
                 else:
                     select.select([], [], [], 0.2)
-                held.pump()
-                reap_orphans({held.pid})
+                program.pump()
+                reap_orphans({program.pid})
         except BaseException:  # noqa: B036 - whatever it is, this process must not go on
             run.folder.append("log/runner.log", traceback.format_exc())
         os._exit(0)
-    os.close(tell)
-    with open(told, "rb") as file:
+    os.close(write_end)
+    with open(read_end, "rb") as file:
         line = file.read().split()
     if len(line) != 2:
         raise OSError("the program's parent did not start")
@@ -216,8 +218,8 @@ def _detach(keep: int) -> None:
 
 def start_of(pid: int) -> int:
     """Return when a process started, as the kernel tells it; 0 where it is gone."""
-    told = procs.stat(pid)
-    return told.start if told else 0
+    process = procs.stat(pid)
+    return process.start if process else 0
 
 
 def code(status: int) -> int:

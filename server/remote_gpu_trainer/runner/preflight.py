@@ -113,12 +113,12 @@ def _after_setup(run: Run, beat: Beat | None) -> tuple[dict[str, str], list[Refu
     if code == 0:
         with suppress(ValueError):
             return json.loads(lines[-1]), []
-    told = setting_up.failure(run.folder, spec.setup)
+    fault = setting_up.failure(run.folder, spec.setup)
     if code is None:
-        told = f"setup: no answer within {SETUP_LIMIT:g} s"
-    if told and lines[-1].strip():
-        told += f" ({lines[-1].strip()[:300]})"
-    return env, [refuse(run, "absent", told or f"setup: it ended with {code}: {lines[-1][:300]}")]
+        fault = f"setup: no answer within {SETUP_LIMIT:g} s"
+    if fault and lines[-1].strip():
+        fault += f" ({lines[-1].strip()[:300]})"
+    return env, [refuse(run, "absent", fault or f"setup: it ended with {code}: {lines[-1][:300]}")]
 
 
 def _tools(run: Run, env: Mapping[str, str]) -> list[Refusal]:
@@ -132,8 +132,8 @@ def _tools(run: Run, env: Mapping[str, str]) -> list[Refusal]:
     named = _program_of(run) if not spec.container and spec.launcher == "none" else ""
     if named and named not in needed and not _which(named, env):
         path = env.get("PATH", "")
-        told = f"the command's {named} is not in PATH here ({path[:200]}); write its whole path"
-        return [refuse(run, "python", told)]
+        fault = f"the command's {named} is not in PATH here ({path[:200]}); write its whole path"
+        return [refuse(run, "python", fault)]
     if spec.launcher != "none" and not spec.container:
         needed.append(spec.python)
     return [
@@ -251,12 +251,12 @@ def _try_folder(folder: str) -> list[int | bool | None]:
     with suppress(OSError):
         os.unlink(file)
     try:
-        told = os.statvfs(folder)
+        room = os.statvfs(folder)
     except OSError:
         return [is_writable, None, None]
     # btrfs and network mounts count no inodes.
-    inodes = told.f_favail if told.f_files else None
-    return [is_writable, told.f_bavail * told.f_frsize // (1 << 20), inodes]
+    inodes = room.f_favail if room.f_files else None
+    return [is_writable, room.f_bavail * room.f_frsize // (1 << 20), inodes]
 
 
 def _work(run: Run, beat: Beat | None) -> list[Refusal]:

@@ -198,12 +198,14 @@ def in_a_line(report: dict[str, object]) -> str:
     """Return a verdict with the findings that it rests on."""
     verdict = strip_controls(str(report.get("verdict") or ""))
     found = report.get("findings")
-    told = [
+    sentences = [
         "step {}: {} [{}]".format(*(one.get(key) for key in ("step", "what", "id")))
         for one in (found if isinstance(found, list) else [])
         if isinstance(one, dict) and one.get("level") == verdict
     ]
-    line = strip_controls("; ".join([f"{verdict}: {told[0]}", *told[1:]]) if told else verdict)
+    line = strip_controls(
+        "; ".join([f"{verdict}: {sentences[0]}", *sentences[1:]]) if sentences else verdict
+    )
     return " ".join(line.split())[:MOST]
 
 

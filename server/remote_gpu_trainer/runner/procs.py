@@ -42,15 +42,15 @@ def stat(pid: int) -> Stat | None:
 
 def table() -> dict[int, Stat]:
     """Return all living processes, {} on a system that doesn't tell them."""
-    return {pid: told for pid, told in read_table().items() if told.lives}
+    return {pid: process for pid, process in read_table().items() if process.lives}
 
 
 def note_pid(folder: Folder, name: str, pid: int, *more: object) -> bool:
     """Note pid and start of the run's runner, supervisor or sync, and `more` behind."""
-    told = stat(pid)
-    if told is None:
+    process = stat(pid)
+    if process is None:
         return False
-    return folder.fill(NOTED[name], " ".join(map(str, (pid, told.start, *more))))
+    return folder.fill(NOTED[name], " ".join(map(str, (pid, process.start, *more))))
 
 
 def beat_of(folder: Folder) -> float | None:
@@ -67,8 +67,8 @@ def forget_pid(folder: Folder, name: str) -> None:
 
 def note_program(folder: Folder, pid: int, **more: object) -> None:
     """Note pid and start of the attempt's program beside what attempt.json says."""
-    told = stat(pid)
-    found = {**folder.json(ATTEMPT), **more, "pid": pid, "start": told.start if told else 0}
+    process = stat(pid)
+    found = {**folder.json(ATTEMPT), **more, "pid": pid, "start": process.start if process else 0}
     folder.overwrite(ATTEMPT, json.dumps(found) + "\n")
 
 
@@ -87,7 +87,7 @@ def tree(leader: int) -> set[int]:
     """Return a process with all its descendants that live, and what is in its session."""
     among = table()
     return children([leader], among) | {
-        pid for pid, told in among.items() if told.session == leader
+        pid for pid, process in among.items() if process.session == leader
     }
 
 
@@ -112,9 +112,9 @@ def of_program(folder: Folder, leader: int = 0) -> set[int]:
     found = {leader} if leader in among else set()
     found |= {pid for pid in among if mark in read_pairs(pid)}
     if leader:
-        found |= {pid for pid, told in among.items() if told.session == leader}
+        found |= {pid for pid, process in among.items() if process.session == leader}
     above = alive(folder, "supervisor")
-    orphans = {pid for pid, told in among.items() if above and told.parent == above}
+    orphans = {pid for pid, process in among.items() if above and process.parent == above}
     found |= {pid for pid in orphans if OWN not in read_pairs(pid)}
     ours = {os.getpid(), above, alive(folder, "runner")}
     return children(found - ours, among) - ours
@@ -131,14 +131,14 @@ def protect(is_last: bool) -> None:
 
 def cpu_ticks(pid: int) -> int:
     """Return the clock ticks that a process has computed, 0 when it is gone."""
-    told = stat(pid)
-    return told.ticks if told else 0
+    process = stat(pid)
+    return process.ticks if process else 0
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
     """Return the CPU time that these processes have used, with that of their ended children."""
-    told = filter(None, map(stat, pids))
-    return sum(one.ticks + one.ended_ticks for one in told) / os.sysconf("SC_CLK_TCK")
+    processes = filter(None, map(stat, pids))
+    return sum(one.ticks + one.ended_ticks for one in processes) / os.sysconf("SC_CLK_TCK")
 
 
 def send(pids: Iterable[int], sign: int) -> None:

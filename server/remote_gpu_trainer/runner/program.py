@@ -88,8 +88,8 @@ class Program:
     @property
     def code(self) -> int | None:
         """Return the exit code, as a shell tells it; None while it isn't known."""
-        told = self.run.folder.json(RC)
-        found = told.get("code") if told.get("number") == self.number else None
+        noted = self.run.folder.json(RC)
+        found = noted.get("code") if noted.get("number") == self.number else None
         return found if isinstance(found, int) else None
 
     def wait_for_code(self, seconds: float = 5.0) -> int | None:
@@ -119,8 +119,8 @@ class Program:
 
     def _is_logged(self) -> bool:
         """Return whether its parent has written its whole log."""
-        told = self.run.folder.json(RC)
-        return told.get("number") == self.number and told.get("is_logged") is True
+        noted = self.run.folder.json(RC)
+        return noted.get("number") == self.number and noted.get("is_logged") is True
 
 
 def environment(run: Run, number: int, checkpoint: str, probe: str = "") -> dict[str, str]:
@@ -186,10 +186,10 @@ def save_targets(run: Run, leader: int) -> set[int]:
     readers: set[int] = set()
     while todo:
         pid = todo.pop()
-        told = among.get(pid)
-        if told is None:
+        process = among.get(pid)
+        if process is None:
             continue
-        name = _executable(pid) or told.name
+        name = _executable(pid) or process.name
         below = [child for child, at in among.items() if at.parent == pid]
         if name in READERS:
             readers.add(pid)

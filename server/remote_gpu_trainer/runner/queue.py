@@ -109,9 +109,9 @@ class Cells:
         return seen._replace(is_fetched=True)
 
     def _see(self, cell: Cell) -> Seen:
-        told = self.seen[cell.name] = look(self.run, cell)
+        seen = self.seen[cell.name] = look(self.run, cell)
         self._is_new = True
-        return told
+        return seen
 
     def _adopt(self) -> None:
         """Put the cells that a queue before this one started into their slots."""
@@ -174,22 +174,22 @@ class Cells:
 
     def _finish(self, cell: Cell, code: int | None) -> None:
         """Decide what the end of a cell means for it and for the others."""
-        run, name, told = self.run, cell.name, self.seen[cell.name]
-        if told.state == "left":
+        run, name, seen = self.run, cell.name, self.seen[cell.name]
+        if seen.state == "left":
             self._tries[name] = self._tries.get(name, 0) + 1
             self._after[name] = run.up + WAIT
-            if is_of_the_box(run, told.marker):
-                self._stop_box(name, told)
-            elif not told.marker:
+            if is_of_the_box(run, seen.marker):
+                self._stop_box(name, seen)
+            elif not seen.marker:
                 killing.kill_program(cell.folder)
                 if self._tries[name] >= TRIES and not run.asked:
-                    told = self._give_up(cell, code)
-        run.event("cell-ended", cell=name, state=told.state, **{"class": row(told)["class"]})
-        run.log(f"cell {name}: {told.state}")
+                    seen = self._give_up(cell, code)
+        run.event("cell-ended", cell=name, state=seen.state, **{"class": row(seen)["class"]})
+        run.log(f"cell {name}: {seen.state}")
 
-    def _stop_box(self, name: str, told: Seen) -> None:
+    def _stop_box(self, name: str, seen: Seen) -> None:
         """Start no further cell: it would meet the same."""
-        found = row(told)
+        found = row(seen)
         reason = f"no more cells on this box: {found['class']} in cell {name}: {found['reason']}"
         self.halt = Verdict(found["class"], found["entry"], reason)
         self.run.log(reason)
@@ -206,22 +206,22 @@ class Cells:
         """Leave queue.json where something changed."""
         if not self._is_new:
             return
-        told = {
+        record = {
             **count(self.seen),
             "stopped": self.halt.reason if self.halt else "",
             "updated": int(self.run.now),
             "cells": {name: row(seen) for name, seen in self.seen.items() if seen.state != "left"},
         }
-        self._is_new = not self.run.folder.write("queue.json", json.dumps(told) + "\n")
+        self._is_new = not self.run.folder.write("queue.json", json.dumps(record) + "\n")
 
     def _exit(self, asked: str) -> Exit:
         """Return what the cells came to. `asked`: who asked for an end, '' for nobody."""
-        found, told, again = count(self.seen), summary(self.seen), ""
-        verdict = Verdict("unknown" if found["failed"] or found["left"] else "", "", told)
+        found, text, again = count(self.seen), summary(self.seen), ""
+        verdict = Verdict("unknown" if found["failed"] or found["left"] else "", "", text)
         if asked and found["left"]:
-            verdict = judge_asked(self.run.spec, asked)._replace(reason=f"{asked}; {told}")
+            verdict = judge_asked(self.run.spec, asked)._replace(reason=f"{asked}; {text}")
         elif self.halt is not None:
-            verdict = self.halt._replace(reason=f"{self.halt.reason}; {told}")
+            verdict = self.halt._replace(reason=f"{self.halt.reason}; {text}")
         elif found["failed"]:
             again = failures.CELLS
         return Exit(None, evidence=verdict, again=again)
@@ -359,11 +359,11 @@ def _tell_status(run: Run, as_json: bool) -> int:
         code = status.status(run, False)
         sys.stdout.write(f"{'cells':<14} {summary(seen)}\n")
         return code
-    told = {**status.look(run), "cells": for_status(seen)}
-    told["signs"] = _signs(run, seen)
+    reply = {**status.look(run), "cells": for_status(seen)}
+    reply["signs"] = _signs(run, seen)
     lines = run.folder.read("log/runner.log").splitlines()[-20:]
-    told["tail"] = told["tail"] or strip_controls("\n".join(lines))[-status.TAIL :]
-    sys.stdout.write(json.dumps(told) + "\n")
+    reply["tail"] = reply["tail"] or strip_controls("\n".join(lines))[-status.TAIL :]
+    sys.stdout.write(json.dumps(reply) + "\n")
     return 0
 
 

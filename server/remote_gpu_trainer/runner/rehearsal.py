@@ -58,8 +58,8 @@ LAST_SAVE = 1.0  # seconds in which a program that has saved may still end by it
 STEPS = 3  # steps after which a program without checkpoints has trained
 SHARE = 0.2  # of the rehearsal's time, for such a program that prints none
 BEFORE = "before.json"  # in the rehearsal's folder: what lay in the run's checkpoint folder
-HELD = "held"  # there: copies of those files, as long as they are small
-MOST_HELD = 1 << 28  # bytes of these copies
+COPIES = "held"  # there: copies of those files, as long as they are small
+MOST_COPIED = 1 << 28  # bytes of these copies
 MOST_LOOKED = 100_000  # files among which saves are looked for
 # Names of what programs save.
 SAVED = (".pt", ".pth", ".ckpt", ".safetensors", ".distcp", ".pth.tar", ".pt.tar")
@@ -83,9 +83,9 @@ def rehearse(run: Run, for_memory: bool = False) -> int:
     """
     run.folder.make()
     lock = RunLock(run)
-    told = lock.take() or Lease(run).respect()
-    if told:
-        say(told)
+    refusal = lock.take() or Lease(run).respect()
+    if refusal:
+        say(refusal)
         return CODES["preempted"]
     end_left(run)
     code = Rehearsal(run, for_memory).go()
@@ -239,12 +239,12 @@ class Rehearsal:
             return
         self.memory.end()
         processes = card_memory.read_processes(self.probe.place)
-        told = card_memory.measured(self.memory, processes, self.has_saved)
-        told["has_failed"] = self.has_failed
-        told["died"] = self.has_failed and b"out of memory" in self._tail().lower()
-        self.run.folder.write(f"log/{card_memory.RECORD}", json.dumps(told) + "\n")
-        if told["cards"] or processes or self.for_memory:
-            for line in card_memory.lines(told):
+        measurement = card_memory.measured(self.memory, processes, self.has_saved)
+        measurement["has_failed"] = self.has_failed
+        measurement["died"] = self.has_failed and b"out of memory" in self._tail().lower()
+        self.run.folder.write(f"log/{card_memory.RECORD}", json.dumps(measurement) + "\n")
+        if measurement["cards"] or processes or self.for_memory:
+            for line in card_memory.lines(measurement):
                 print(line, flush=True)
 
     def _tell_phase(self, what: str) -> None:
@@ -388,12 +388,12 @@ class Rehearsal:
                     is_other = written not in ("", first)
                     is_frozen = is_frozen and (is_other or run.up >= first_at + PATIENCE)
             elif checkpoints.glance(run) and (newer := checkpoints.saved_since(run, newest)):
-                told = self._ask_to_save(saved, newer)
+                doubt = self._ask_to_save(saved, newer)
                 self.program.end()
                 name = os.path.basename(newer.path)
                 watch.close()
                 self._tell_resume(found, saved, f"saved {name} after {first_at - begin:.0f} s")
-                print(told, flush=True)
+                print(doubt, flush=True)
                 return 0
             if run.up >= self.limit:
                 minutes = f"{run.spec.rehearsal.minutes:g} minutes"
@@ -448,18 +448,18 @@ class Rehearsal:
             before.step, newer.step, is_shortened, (spec.checkpoint.every_minutes or 0) * 60
         )
         how = "goes on, and is killed" if self.program.alive() else "ends without a save"
-        told = f"unsure stop: at {name} the program {how}, so a stop or the deadline costs {cost}"
+        doubt = f"unsure stop: at {name} the program {how}, so a stop or the deadline costs {cost}"
         if saving.is_in_place(before.path, newer.path, self._inode):
-            told += (
+            doubt += (
                 f"; it saves over {os.path.basename(newer.path)} in place, so an end inside a save"
                 " tears its only checkpoint here: "
             )
-            told += (
+            doubt += (
                 "only the copy at the durable place is left then"
                 if self.real.spec.durable.to
                 else "name a durable place, or let it save to another name and rename"
             )
-        return told
+        return doubt
 
     def _tell_resume(
         self, found: bool | None, saved: checkpoints.Checkpoint, came: str, has_saved: bool = True
@@ -558,7 +558,7 @@ class Rehearsal:
             )
         except Failed:
             return None
-        return {path: (told[0], told[1]) for path, told in found.items()}
+        return {path: (stamp[0], stamp[1]) for path, stamp in found.items()}
 
     def _tell_elsewhere(self, save: Save) -> int:
         """Move away what the program saved elsewhere, and print the line for the job; return 1
@@ -686,22 +686,22 @@ def note_before(folder: Folder, checkpoints_: str, others: list[str]) -> None:
     """Note all that lies in a folder of checkpoints, and keep copies of what is small, for
     `put_back`. Nothing where it holds one of the `others`: what else is written there is theirs."""
     top = checkpoints_.rstrip("/")
-    shutil.rmtree(folder.at(HELD), ignore_errors=True)
+    shutil.rmtree(folder.at(COPIES), ignore_errors=True)
     folder.remove(BEFORE)
     if not top or any((other + "/").startswith(top + "/") for other in others):
         return
-    left, rows = MOST_HELD, {}
+    left, rows = MOST_COPIED, {}
     for path in _all_below(top):
-        told = os.lstat(path)
+        file_stat = os.lstat(path)
         name = os.path.relpath(path, top)
-        rows[name] = [told.st_mtime_ns, told.st_size]
-        if stat.S_ISREG(told.st_mode) and told.st_size <= left:
-            left -= told.st_size
-            kept = os.path.join(folder.at(HELD), name)
+        rows[name] = [file_stat.st_mtime_ns, file_stat.st_size]
+        if stat.S_ISREG(file_stat.st_mode) and file_stat.st_size <= left:
+            left -= file_stat.st_size
+            kept = os.path.join(folder.at(COPIES), name)
             os.makedirs(os.path.dirname(kept), exist_ok=True)
             shutil.copy2(path, kept)
-    told_before = {"top": top, "was_there": os.path.isdir(top), "files": rows}
-    folder.write(BEFORE, json.dumps(told_before) + "\n")
+    record = {"top": top, "was_there": os.path.isdir(top), "files": rows}
+    folder.write(BEFORE, json.dumps(record) + "\n")
 
 
 def put_back(folder: Folder) -> list[str]:
@@ -710,7 +710,7 @@ def put_back(folder: Folder) -> list[str]:
 
     A program that finds its config.json there refuses to begin, or takes it for its own.
     """
-    noted, held, lines = folder.json(BEFORE), folder.at(HELD), []
+    noted, copies, lines = folder.json(BEFORE), folder.at(COPIES), []
     top, rows = noted.get("top"), noted.get("files") or {}
     if not top:
         return []
@@ -722,10 +722,10 @@ def put_back(folder: Folder) -> list[str]:
         else:
             lines.append(f"  can't move {top}/{name}: move it away before the start")
     for name, row in rows.items():
-        path, kept = os.path.join(top, name), os.path.join(held, name)
+        path, kept = os.path.join(top, name), os.path.join(copies, name)
         with suppress(OSError):
-            told = os.lstat(path)
-            if [told.st_mtime_ns, told.st_size] == row:
+            file_stat = os.lstat(path)
+            if [file_stat.st_mtime_ns, file_stat.st_size] == row:
                 continue
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -740,7 +740,7 @@ def put_back(folder: Folder) -> list[str]:
     if moved:
         names = ", ".join(moved[:8]) + (f" and {len(moved) - 8} more" if moved[8:] else "")
         lines.append(f"note save: the program wrote to {top} besides; moved to {to}: {names}")
-    shutil.rmtree(held, ignore_errors=True)
+    shutil.rmtree(copies, ignore_errors=True)
     folder.remove(BEFORE)
     return lines
 
@@ -807,15 +807,15 @@ def list_saves(folders: list[str], pattern: str, left: str) -> Saves:
                 path = os.path.join(base, name)
                 if name.endswith(SAVED) or _matches(path, pattern):
                     with suppress(OSError):
-                        told = os.lstat(path)
-                        if stat.S_ISREG(told.st_mode):
-                            found[path] = (told.st_mtime_ns, told.st_size)
+                        file_stat = os.lstat(path)
+                        if stat.S_ISREG(file_stat.st_mode):
+                            found[path] = (file_stat.st_mtime_ns, file_stat.st_size)
     return found
 
 
 def find_save(before: Saves, now: Saves) -> Save | None:
     """Return where the newest of the files that are new lies; None for no new one."""
-    new = {path: told for path, told in now.items() if before.get(path) != told}
+    new = {path: stamp for path, stamp in now.items() if before.get(path) != stamp}
     if not new:
         return None
     newest = max(new, key=lambda path: new[path])

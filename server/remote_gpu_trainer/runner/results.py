@@ -88,8 +88,8 @@ def find_corrupt(run: Run) -> list[str]:
 
 
 def _note(run: Run, stamps: list[tuple[str, list[int] | None]]) -> None:
-    told = {path: stamp for path, stamp in stamps if stamp}
-    run.folder.write(BEFORE, json.dumps(told) + "\n")
+    known_stamps = {path: stamp for path, stamp in stamps if stamp}
+    run.folder.write(BEFORE, json.dumps(known_stamps) + "\n")
 
 
 def _stamps(run: Run) -> dict[str, dict[str, list[int] | None]]:
@@ -146,7 +146,7 @@ def _faults(paths: dict[str, str]) -> list[str]:
     found = []
     for name, path in [(n, path) for n, pattern in paths.items() for path in expand(pattern)]:
         with suppress(OSError):
-            verdict = completeness.judge(path) if os.path.exists(path) else None
+            verdict = completeness.judge_path(path) if os.path.exists(path) else None
             if verdict and verdict.state == completeness.CORRUPT:
                 found.append(f"{name}: {verdict.why}")
     return found

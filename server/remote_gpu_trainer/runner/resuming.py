@@ -47,8 +47,8 @@ class Choice:
             return self._tell(str(failed))
         if self.is_fetched:
             # What the fetch moved aside is told all the same.
-            held = {item.path for item, _ in look.corrupt}
-            moved = [pair for pair in self._look.corrupt if pair[0].path not in held]
+            corrupt_here = {item.path for item, _ in look.corrupt}
+            moved = [pair for pair in self._look.corrupt if pair[0].path not in corrupt_here]
             look = look._replace(corrupt=[*moved, *look.corrupt])
         self._look = look
         return self._tell()
@@ -128,9 +128,9 @@ def choose_checkpoint(run: Run) -> Checkpoint | None:
 def set_aside(run: Run, path: str, older: str) -> None:
     """Move aside a checkpoint that crashed a resume, and the other files of its save, for the one
     with the id `older`."""
-    told, save = run.spec.checkpoint, [path]
+    checkpoint, save = run.spec.checkpoint, [path]
     with suppress(Failed):
-        where = (run.checkpoints, told.pattern, list(told.files), path)
+        where = (run.checkpoints, checkpoint.pattern, list(checkpoint.files), path)
         save = child.call(run, content.find_save, *where)
     moved = quarantine(run, path)
     if not moved:

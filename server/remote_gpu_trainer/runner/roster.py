@@ -35,8 +35,8 @@ def look(run: Run, cell: Cell) -> Seen:
     hands = ("runner",) if end else ("runner", "supervisor")
     if any(procs.alive(folder, hand) for hand in hands):
         return Seen("running", {})
-    told = folder.json("cell")
-    if not end or told.get("arguments", cell.arguments) != cell.arguments:
+    started = folder.json("cell")
+    if not end or started.get("arguments", cell.arguments) != cell.arguments:
         return Seen("left", {})
     # A marker that a full disk left is empty.
     marker = folder.json(f".{end}") or ({"class": "disk"} if end == "failed" else {})
@@ -58,7 +58,7 @@ def is_of_the_box(run: Run, marker: dict[str, Any]) -> bool:
 
 def count(seen: Mapping[str, Seen]) -> dict[str, int]:
     """Return how many cells there are, and how many in each state."""
-    found = [told.state for told in seen.values()]
+    found = [cell.state for cell in seen.values()]
     return {"total": len(found), **{state: found.count(state) for state in STATES}}
 
 
@@ -68,18 +68,18 @@ def summary(seen: Mapping[str, Seen]) -> str:
     return f"{found['total']} cells: " + ", ".join(f"{found[state]} {state}" for state in STATES)
 
 
-def row(told: Seen) -> dict[str, str]:
+def row(cell: Seen) -> dict[str, str]:
     """Return state, class, entry and reason of a cell."""
-    marker = told.marker
+    marker = cell.marker
     return {
-        "state": told.state,
+        "state": cell.state,
         **{key: str(marker.get(key) or "") for key in ("class", "entry", "reason")},
     }
 
 
 def for_status(seen: Mapping[str, Seen]) -> dict[str, Any]:
     """Return what `status --json` says: counts, and in `now` what is neither done nor left."""
-    now = {name: row(told) for name, told in seen.items() if told.state not in ("done", "left")}
+    now = {name: row(cell) for name, cell in seen.items() if cell.state not in ("done", "left")}
     return {**count(seen), "now": now if len(json.dumps(now)) < LONGEST else {}}
 
 
@@ -93,10 +93,10 @@ def reconcile(run: Run, as_json: bool) -> int:
     text = "".join(shlex.join([cell.name, *cell.arguments]) + "\n" for cell in rest)
     if not run.folder.write("queue.rest", text):
         say(f"can't write {run.folder.at('queue.rest')}; make room there")
-    rows = [{"name": name, **row(told)} for name, told in seen.items()]
+    rows = [{"name": name, **row(cell)} for name, cell in seen.items()]
     if as_json:
-        told = {**count(seen), "rest": run.folder.at("queue.rest"), "cells": rows}
-        sys.stdout.write(json.dumps(told) + "\n")
+        reply = {**count(seen), "rest": run.folder.at("queue.rest"), "cells": rows}
+        sys.stdout.write(json.dumps(reply) + "\n")
     else:
         lines = [["cell", "state", "class", "entry", "reason"], *[each.values() for each in rows]]
         text = "".join("\t".join(" ".join(word.split()) for word in line) + "\n" for line in lines)

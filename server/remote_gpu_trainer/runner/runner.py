@@ -41,8 +41,8 @@ class Runner:
         run = self.run
         run.folder.make()
         lock = RunLock(run)
-        if told := lock.take(wait=5 if is_leaving(run) else 0):
-            say(told)
+        if refusal := lock.take(wait=5 if is_leaving(run) else 0):
+            say(refusal)
             return CODES["preempted"]
         if self.raised and run.folder.ended():
             return 0  # the end came first
@@ -70,8 +70,8 @@ class Runner:
                 how = "rgt resume BOX --set deadline=..., or budget=..., gives it more"
                 return self._refuse(f"{why_not}; {how}")
         self.state.deadline = at
-        if told := self.lease.take(self.heartbeat.beat):
-            return self._refuse(told, "preempted")
+        if refusal := self.lease.take(self.heartbeat.beat):
+            return self._refuse(refusal, "preempted")
         # The folder that was locked may have gone while the lease was waited for; what lies under
         # its name now is another start's.
         if not lock.is_held():

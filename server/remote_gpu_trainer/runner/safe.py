@@ -39,16 +39,16 @@ class Safe(NamedTuple):
 
 def look_safe(run: Run) -> Safe:
     """Return what is safe. It waits for LIMIT seconds at most, whatever hangs."""
-    told = run.folder.json(SAFE)
-    verified = str(told.get("verified") or "")
-    stamps = [str(stamp) for stamp in told.get("stamps") or []]
+    noted = run.folder.json(SAFE)
+    verified = str(noted.get("verified") or "")
+    stamps = [str(stamp) for stamp in noted.get("stamps") or []]
     newest, is_there, is_seen = "", False, True
     left: list[str] = []
     mixed = read_mixed(run)
     missing: list[str] = [] if run.rank else list(run.spec.results)
     try:
         newest, is_there, missing, left = child.call(
-            run, _look_here, run, stamps, mixed, dict(told.get("results") or {}), limit=LIMIT
+            run, _look_here, run, stamps, mixed, dict(noted.get("results") or {}), limit=LIMIT
         )
     except child.Failed:
         is_seen = False  # what can't be looked at is called safe by nobody
@@ -72,9 +72,9 @@ def _look_here(
     is left to copy besides."""
     newest, is_there, left = "", False, held.names(run)
     copied = {
-        told.get("stamp")
-        for told in Records(run).known.values()
-        if told.get("state") in (COMPLETE, UNKNOWN)
+        manifest.get("stamp")
+        for manifest in Records(run).known.values()
+        if manifest.get("state") in (COMPLETE, UNKNOWN)
     }
     if run.checkpoints and run.spec.checkpoint.pattern:
         known = content.Known(run.folder.at("own/whole.cache"))
@@ -109,7 +109,7 @@ def _unseen(run: Run, missing: list[str]) -> str:
     if run.rank or not run.checkpoints or not run.spec.checkpoint.pattern:
         return ""
     known = Records(run).known
-    seen = [told.get("state") for told in known.values() if not told.get("role")]
+    seen = [manifest.get("state") for manifest in known.values() if not manifest.get("role")]
     if COMPLETE in seen or UNKNOWN in seen:
         return ""
     if (run.spec.results and not missing) or not has_trained(run):
@@ -157,7 +157,7 @@ def newest_here(run: Run) -> str:
     return ""
 
 
-def judged_now(run: Run, path: str) -> str:
+def name_if_usable(run: Run, path: str) -> str:
     """Return a checkpoint's path if it is there, and neither corrupt at this moment nor of two
     saves, else ''.
 

@@ -137,10 +137,10 @@ def _span_of(folder: str) -> tuple[float, float]:
     """Return from when to when a run went, in seconds since 1970; without an end until now."""
     try:
         with open(os.path.join(folder, "deadline"), encoding="utf-8") as file:
-            told = _FIRST_START.match(file.read(4096))
+            match = _FIRST_START.match(file.read(4096))
     except (OSError, ValueError):
-        told = None
-    first = float(told[1]) if told else _changed(os.path.join(folder, "run.sh"))
+        match = None
+    first = float(match[1]) if match else _changed(os.path.join(folder, "run.sh"))
     ends = [_changed(os.path.join(folder, name)) for name in ENDS]
     return first, max(ends) or time.time()
 

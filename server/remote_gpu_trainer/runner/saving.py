@@ -134,8 +134,8 @@ def _stamp_open(pids: list[int], roots: list[str]) -> str:
         below = any(path.startswith(os.path.realpath(root) + "/") for root in roots)
         if below and not _TRACKERS.search(path):
             with suppress(OSError):
-                told = os.stat(path)
-                sizes[path] = f"{told.st_size} {told.st_mtime_ns}"
+                file_stat = os.stat(path)
+                sizes[path] = f"{file_stat.st_size} {file_stat.st_mtime_ns}"
     return "\n".join(f"{path} {size}" for path, size in sorted(sizes.items()))
 
 
@@ -146,8 +146,8 @@ def catches(pids: Iterable[int], sign: int) -> bool:
 
 def ignores(pids: Iterable[int], sign: int) -> bool:
     """Return whether all of these processes ignore a signal."""
-    told = [proc.has_signal(pid, "SigIgn", sign) for pid in pids]
-    known = [one for one in told if one is not None]
+    answers = [proc.has_signal(pid, "SigIgn", sign) for pid in pids]
+    known = [one for one in answers if one is not None]
     return bool(known) and all(known)
 
 
@@ -175,9 +175,9 @@ def _stamp_folder(folder: str, pattern: str) -> str:
             if not is_of_save(path, folder, pattern, []):
                 continue
             with suppress(OSError):
-                told = os.lstat(path)
-                count, size = count + 1, size + told.st_size
-                newest = max(newest, told.st_mtime_ns)
+                file_stat = os.lstat(path)
+                count, size = count + 1, size + file_stat.st_size
+                newest = max(newest, file_stat.st_mtime_ns)
             if count >= MOST_FILES:
                 return f"{count} {newest} {size}"
     return f"{count} {newest} {size}"

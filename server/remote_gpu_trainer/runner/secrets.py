@@ -94,22 +94,22 @@ class Mask:
         columns = [{head[place] for head in lengths} for place in range(SHORTEST)]
         classes = [b"[%s]" % b"".join(b"\\x%02x" % byte for byte in sorted(c)) for c in columns]
         self._heads = re.compile(b"(?=%s)" % b"".join(classes)) if found else None
-        self._held = b""
+        self._rest = b""
 
     def feed(self, data: bytes) -> bytes:
         """Return what can be shown after these bytes."""
-        shown, self._held = self._split(self._held + data)
+        shown, self._rest = self._split(self._rest + data)
         return shown
 
     def flush(self) -> bytes:
         """Return what was held back; nothing follows."""
-        held, self._held = self._held, b""
-        return _last(held)
+        rest, self._rest = self._rest, b""
+        return _last(rest)
 
     def text(self, text: str) -> str:
         """Return a whole text with its secrets masked."""
-        shown, held = self._split(text.encode("utf-8", "surrogateescape"))
-        return (shown + _last(held)).decode("utf-8", "surrogateescape")
+        shown, rest = self._split(text.encode("utf-8", "surrogateescape"))
+        return (shown + _last(rest)).decode("utf-8", "surrogateescape")
 
     def _split(self, text: bytes) -> tuple[bytes, bytes]:
         """Return the masked text, and its end that may be the beginning of a secret."""
@@ -142,6 +142,6 @@ class Mask:
         return any(len(value) > len(text) and value.startswith(text) for value in near)
 
 
-def _last(held: bytes) -> bytes:
+def _last(rest: bytes) -> bytes:
     """Return the beginning of a secret as it may be shown when nothing follows."""
-    return STARS if len(held) >= SHORTEST else held
+    return STARS if len(rest) >= SHORTEST else rest

@@ -36,7 +36,7 @@ class Series:
         self._written = -1e9
         self._phase = ""
         self._files: dict[str, float] = {}  # a library's file -> when it was written
-        self._told: dict[str, Any] = {}  # the numbers of the last row
+        self._last_numbers: dict[str, Any] = {}  # the numbers of the last row
         self._losses: list[float] = []  # of the run so far, one of each `_every` heartbeats
         self._begun = run.now
         self._saved: list[tuple[int, int]] = []  # steps and times of saves since the last row
@@ -112,10 +112,10 @@ class Series:
         place = {"step": course.step, "total": course.total, "epoch": course.epoch}
         row.update({name: value for name, value in place.items() if value is not None})
         for name in NAMES:
-            told = course.newest.get(name)
-            if told and told is not self._told.get(name):  # new since the last row
-                row[name] = told["value"]
-        self._told = dict(course.newest)
+            number = course.newest.get(name)
+            if number and number is not self._last_numbers.get(name):  # new since the last row
+                row[name] = number["value"]
+        self._last_numbers = dict(course.newest)
         if self._saved:
             row["saved"], self._saved = self._saved, []
         if state.gpus:
@@ -146,18 +146,18 @@ class Series:
             (os.path.join(os.path.dirname(above), "metrics.csv"), read_metrics_csv),
         ):
             with suppress(OSError, ValueError):
-                told = os.stat(path)
-                if told.st_size > LARGEST or self._files.get(path) == told.st_mtime:
+                file_stat = os.stat(path)
+                if file_stat.st_size > LARGEST or self._files.get(path) == file_stat.st_mtime:
                     continue
-                self._files[path] = told.st_mtime
+                self._files[path] = file_stat.st_mtime
                 with open(path, encoding="utf-8", errors="replace") as file:
                     found = read(file.read())
-                self._take(found, told.st_mtime)
+                self._take(found, file_stat.st_mtime)
 
     def _take(self, found: dict[str, Any], written: float) -> None:
         course = self.course
-        for name, told in found.get("newest", {}).items():
-            course.newest[name] = {**told, "t": int(written)}
+        for name, number in found.get("newest", {}).items():
+            course.newest[name] = {**number, "t": int(written)}
         if course.step is None and isinstance(found.get("step"), int):
             course.step, course.total = found["step"], found.get("total")
             self._note(written, found["step"])

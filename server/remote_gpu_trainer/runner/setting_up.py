@@ -60,8 +60,8 @@ def before(folder: Folder, lines: list[str], words: list[str]) -> list[str]:
 
 def failure(folder: Folder, lines: list[str]) -> str:
     """Return which line failed in the last command of `before`, '' for none."""
-    told = folder.json(NOTE)
-    number, code = told.get("line"), told.get("code")
+    noted = folder.json(NOTE)
+    number, code = noted.get("line"), noted.get("code")
     if not isinstance(number, int) or not 0 < number <= len(lines):
         return ""
     line = " ".join(lines[number - 1].split())

@@ -96,27 +96,27 @@ class StateFile:
 
     def write(self, lasting: bool = False) -> bool:
         """Write state.json. False on a full disk; the run goes on."""
-        told = {**self.as_dict(), "save_seconds": self.save_seconds, CORE: self.core}
-        return self.run.folder.write("state.json", json.dumps(told) + "\n", lasting)
+        record = {**self.as_dict(), "save_seconds": self.save_seconds, CORE: self.core}
+        return self.run.folder.write("state.json", json.dumps(record) + "\n", lasting)
 
     def read(self) -> None:
         """Take over what the last runner wrote; what can't be read stays as it is."""
-        told = read(self.run.folder)
+        written = read(self.run.folder)
         numbers = ("attempt", "step", "exit", "started", "deadline", "checkpoint_step")
         kinds_text = {"phase": "phase", "class": "failure", "entry": "entry", "reason": "reason",
                       "again": "again", "checkpoint": "checkpoint", "outcome": "outcome",
                       "note": "note", "cost": "cost", "probe": "probe",
                       "before_nan": "before_nan"}  # fmt: skip
         for key in numbers:
-            if isinstance(told.get(key), int) and not isinstance(told.get(key), bool):
-                setattr(self, key, told[key])
+            if isinstance(written.get(key), int) and not isinstance(written.get(key), bool):
+                setattr(self, key, written[key])
         for key, name in kinds_text.items():
-            if isinstance(told.get(key), str):
-                setattr(self, name, told[key])
-        self.core = _core_in(told, self.run.folder)
-        self.is_same_boot = told.get("boot_id") == procs.boot_id()
-        self.is_nan = told.get("is_nan") is True
-        reading = told.get("reading")
+            if isinstance(written.get(key), str):
+                setattr(self, name, written[key])
+        self.core = _core_in(written, self.run.folder)
+        self.is_same_boot = written.get("boot_id") == procs.boot_id()
+        self.is_nan = written.get("is_nan") is True
+        reading = written.get("reading")
         self.reading = reading if isinstance(reading, dict) else {}
 
     def decision(self) -> dict[str, str] | None:
@@ -155,21 +155,21 @@ class StateFile:
 def read(folder: Folder) -> dict[str, Any]:
     """Return what state.json says; what events.jsonl tells, where that was lost or came out of a
     crash empty."""
-    if told := folder.json("state.json"):
-        return told
+    if written := folder.json("state.json"):
+        return written
     core: dict[str, Any] = {}
     for event in folder.rows("events.jsonl"):
         name, number = event.get("event"), str(event.get("attempt"))
         if name == "phase":
-            told["phase"] = event.get("phase")
+            written["phase"] = event.get("phase")
         elif name == "start":
-            told["started"] = event.get("t")
+            written["started"] = event.get("t")
         elif name == "first-checkpoint":
             core["last_whole"] = event.get("path")
         elif name == "attempt" and number.isdigit():
-            told["attempt"] = int(number)
+            written["attempt"] = int(number)
             core["last_whole"] = event.get("resume") or core.get("last_whole", "")
-    return {**told, CORE: core} if told else {}
+    return {**written, CORE: core} if written else {}
 
 
 def core_of(folder: Folder) -> dict[str, Any]:
@@ -177,8 +177,8 @@ def core_of(folder: Folder) -> dict[str, Any]:
     return _core_in(read(folder), folder)
 
 
-def _core_in(told: dict[str, Any], folder: Folder) -> dict[str, Any]:
-    core = told.get(CORE)
+def _core_in(written: dict[str, Any], folder: Folder) -> dict[str, Any]:
+    core = written.get(CORE)
     core = core if isinstance(core, dict) else {}
     # A run that an older version began has it in a file of its own.
     if "last_whole" not in core and (last := folder.read("last-checkpoint").strip()):
@@ -188,6 +188,6 @@ def _core_in(told: dict[str, Any], folder: Folder) -> dict[str, Any]:
 
 def forget_tries(folder: Folder) -> None:
     """Forget how a run failed before, where somebody starts it again all the same."""
-    told = folder.json("state.json")
-    if _core_in(told, folder).pop("tries", None):
-        folder.write("state.json", json.dumps(told) + "\n")
+    written = folder.json("state.json")
+    if _core_in(written, folder).pop("tries", None):
+        folder.write("state.json", json.dumps(written) + "\n")

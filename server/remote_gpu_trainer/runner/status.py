@@ -52,18 +52,18 @@ def status(run: Run, as_json: bool) -> int:
     if run.folder.is_closed():
         print(f"can't read {run.folder.path}; ask as its owner, or as root")
         return 2
-    told = look(run)
+    reply = look(run)
     if as_json:
-        print(json.dumps(told))
+        print(json.dumps(reply))
         return 0
     for name in _SHOWN:
-        value = told[name]
+        value = reply[name]
         if name == "decision" and value:
             value = failures.in_words(value)
         if not isinstance(value, str):
             value = "" if value is None else json.dumps(value)
         print(f"{name:<14} {strip_controls(value)}")
-    print(told["tail"], end="")
+    print(reply["tail"], end="")
     return 0
 
 
@@ -76,12 +76,12 @@ def look(run: Run) -> dict[str, Any]:
     if end == "done" or (end and state.phase != "syncing"):
         state.phase = end
         _take_marker(state, run.folder.json(f".{end}"))
-    told = {**state.as_dict(), **{k: written[k] for k in _HEARTBEAT if k in written}}
+    reply = {**state.as_dict(), **{k: written[k] for k in _HEARTBEAT if k in written}}
     updated = written.get("updated", 0)
     pid = procs.alive(run.folder, "runner")
     train = bool(procs.alive(run.folder, "train"))
     is_supervised = bool(procs.alive(run.folder, "supervisor"))
-    told.update(
+    reply.update(
         updated=updated,
         alive=bool(pid or train),
         runner_alive=bool(pid),
@@ -91,91 +91,91 @@ def look(run: Run) -> dict[str, Any]:
         boot_id=written.get("boot_id") or procs.boot_id(),
         billed=run.spec.rendered.billed,
     )
-    if not told["alive"]:
+    if not reply["alive"]:
         found = elsewhere.look(run, state)
         if found is not None:
-            told.update(alive=found.fresh, runner_alive=found.fresh, elsewhere=True)
-            told.update(host=found.host, supervisor_alive=None)
-    if not told["alive"] and state.phase == "new" and end:
-        told["phase"] = end
+            reply.update(alive=found.fresh, runner_alive=found.fresh, elsewhere=True)
+            reply.update(host=found.host, supervisor_alive=None)
+    if not reply["alive"] and state.phase == "new" and end:
+        reply["phase"] = end
     now = time.time()
     beat = max(procs.beat_of(run.folder) or 0, updated or 0)
-    told["heartbeat_age"] = int(now - beat) if beat else None
-    _add_log(run, told, now)
-    told["saving"] = run.folder.read(saving.FILE).strip() if told["alive"] else ""
-    told["box"] = "" if run.folder.has("quiet") else _still_on(run)
-    told["signs"] = signs(run, told["checkpoint"]) if train else {}
+    reply["heartbeat_age"] = int(now - beat) if beat else None
+    _add_log(run, reply, now)
+    reply["saving"] = run.folder.read(saving.FILE).strip() if reply["alive"] else ""
+    reply["box"] = "" if run.folder.has("quiet") else _still_on(run)
+    reply["signs"] = signs(run, reply["checkpoint"]) if train else {}
     first = deadline.first_start(run)
-    told["first_start"] = int(first) if first else None
+    reply["first_start"] = int(first) if first else None
     at = run.folder.number(deadline.FILE)
-    told["deadline"] = int(at) if at else told["deadline"]
-    waits = bool(pid) and told["phase"] == "running" and run.folder.has(why.WAITS)
-    told["disk_free_mb"] = written.get("disk_free_mb")
-    if not told["elsewhere"] and (waits or not pid or told["disk_free_mb"] is None):
+    reply["deadline"] = int(at) if at else reply["deadline"]
+    waits = bool(pid) and reply["phase"] == "running" and run.folder.has(why.WAITS)
+    reply["disk_free_mb"] = written.get("disk_free_mb")
+    if not reply["elsewhere"] and (waits or not pid or reply["disk_free_mb"] is None):
         free = _free(run)
-        told["disk_free_mb"] = told["disk_free_mb"] if free is None else free
+        reply["disk_free_mb"] = reply["disk_free_mb"] if free is None else free
     if waits:
-        _add_wait(run, told, now)
+        _add_wait(run, reply, now)
     limit = run.spec.stall.log_minutes * 60
-    if told["alive"] and told["phase"] == "running" and 0 < limit < (told["log_age"] or 0):
-        told["stalled"] = True
-    state.phase = told["phase"]
-    if not told["alive"] and state.phase in GOING:
+    if reply["alive"] and reply["phase"] == "running" and 0 < limit < (reply["log_age"] or 0):
+        reply["stalled"] = True
+    state.phase = reply["phase"]
+    if not reply["alive"] and state.phase in GOING:
         state.phase, state.failure = "failed", state.failure or "killed"
-    step = told["signs"].get("step")
-    if not (pid or end or told["elsewhere"]):  # nobody wrote down what came since
-        told["checkpoint"] = safe.newest_here(run) or told["checkpoint"]
-        step = content.find_furthest(_newest_step(run), told["checkpoint"])
-    told["checkpoint"] = state.checkpoint = safe.judged_now(run, told["checkpoint"])
-    told["saved_elsewhere"] = _saved_elsewhere(run) if end and not told["alive"] else []
-    told["decision"] = None if told["alive"] else state.decision()
-    told["safe"] = run.folder.json(SAFE) or None
-    _add_course(run, told, now, step)
-    return told
+    step = reply["signs"].get("step")
+    if not (pid or end or reply["elsewhere"]):  # nobody wrote down what came since
+        reply["checkpoint"] = safe.newest_here(run) or reply["checkpoint"]
+        step = content.find_furthest(_newest_step(run), reply["checkpoint"])
+    reply["checkpoint"] = state.checkpoint = safe.name_if_usable(run, reply["checkpoint"])
+    reply["saved_elsewhere"] = _saved_elsewhere(run) if end and not reply["alive"] else []
+    reply["decision"] = None if reply["alive"] else state.decision()
+    reply["safe"] = run.folder.json(SAFE) or None
+    _add_course(run, reply, now, step)
+    return reply
 
 
-def _add_course(run: Run, told: dict[str, Any], now: float, step: int | None) -> None:
+def _add_course(run: Run, reply: dict[str, Any], now: float, step: int | None) -> None:
     """Add what the numbers of the log tell: `numbers`, `progress`, `course` and `attempts`.
 
     `step`: of the log at this moment.
     """
-    reading = told.pop("reading")
+    reading = reply.pop("reading")
     reading = reading if isinstance(reading, dict) else {}
     newest = reading.get("newest")
-    told["numbers"] = dict(newest) if isinstance(newest, dict) else {}
+    reply["numbers"] = dict(newest) if isinstance(newest, dict) else {}
     if isinstance(reading.get("best"), dict):
-        told["numbers"]["best_val_loss"] = reading["best"]
+        reply["numbers"]["best_val_loss"] = reading["best"]
     epoch = reading.get("epoch")
     if epoch is not None:
-        told["numbers"]["epoch"] = {
+        reply["numbers"]["epoch"] = {
             "value": epoch,
             "step": reading.get("step"),
-            "t": told["updated"],
+            "t": reply["updated"],
         }
-    progress = told["progress"] if isinstance(told["progress"], dict) else {}
-    age = max(now - (told["updated"] or now), 0.0)
+    progress = reply["progress"] if isinstance(reply["progress"], dict) else {}
+    age = max(now - (reply["updated"] or now), 0.0)
     for name in ("seconds_left", "seconds_left_low", "seconds_left_high"):
         if name in progress:
             progress[name] = max(round(progress[name] - age), 0)
-    if not told["alive"] or told["phase"] != "running":
+    if not reply["alive"] or reply["phase"] != "running":
         kept = ("step", "total", "percent")
         progress = {name: progress[name] for name in kept if name in progress}
-    told["progress"] = progress
-    if not told["alive"]:
-        told["gpus"] = []
+    reply["progress"] = progress
+    if not reply["alive"]:
+        reply["gpus"] = []
     # Newer than the last heartbeat, and of the run as that one's was.
     total = progress.get("total")
     if step is not None and (reading.get("is_printed") or reading.get("step") is None):
-        told["step"] = step
+        reply["step"] = step
         if step >= progress.get("step", step + 1) and (not total or step <= total):
             progress["step"] = step
             progress.update({"percent": round(100.0 * step / total, 1)} if total else {})
-    named = content.step_of(told["checkpoint"]) if told["checkpoint"] else None
-    told["checkpoint_step"] = told["checkpoint_step"] if named is None else named
-    told["checkpoint_step_is_named"] = named is not None  # else it is the log's when it was saved
-    told["asked"] = run.folder.read("asked").strip() if told["alive"] else ""
+    named = content.step_of(reply["checkpoint"]) if reply["checkpoint"] else None
+    reply["checkpoint_step"] = reply["checkpoint_step"] if named is None else named
+    reply["checkpoint_step_is_named"] = named is not None  # else it is the log's when it was saved
+    reply["asked"] = run.folder.read("asked").strip() if reply["alive"] else ""
     events = run.folder.read("events.jsonl")
-    told["attempts"], told["failed_attempt"] = (
+    reply["attempts"], reply["failed_attempt"] = (
         history.attempts(events),
         _failed_attempt(run, events),
     )
@@ -218,8 +218,8 @@ def _still_on(run: Run) -> str:
 def signs(run: Run, checkpoint: str) -> dict[str, Any]:
     """Return what shows that this attempt trains: a step in its own log, a checkpoint that it made,
     and the seconds of CPU time that its processes have used."""
-    held = str(run.folder.json(ATTEMPT).get("checkpoint") or "")
-    is_new = bool(checkpoint) and not held.startswith(f"{checkpoint} ")
+    began = str(run.folder.json(ATTEMPT).get("checkpoint") or "")
+    is_new = bool(checkpoint) and not began.startswith(f"{checkpoint} ")
     pids = procs.of_program(run.folder, procs.alive(run.folder, "train"))
     return {
         "step": _newest_step(run),
@@ -245,32 +245,32 @@ def _take_marker(state: StateFile, marker: dict[str, Any]) -> None:
             setattr(state, name, marker[key])
 
 
-def _add_log(run: Run, told: dict[str, Any], now: float) -> None:
+def _add_log(run: Run, reply: dict[str, Any], now: float) -> None:
     """Add the newest log file, its age, and its last lines."""
     files = log.files(run)
-    told["log"], told["log_age"], told["tail"] = files[-1] if files else "", None, ""
+    reply["log"], reply["log_age"], reply["tail"] = files[-1] if files else "", None, ""
     if not files:
         return
     with suppress(OSError):
-        told["log_age"] = int(max(now - os.stat(files[-1]).st_mtime, 0))
+        reply["log_age"] = int(max(now - os.stat(files[-1]).st_mtime, 0))
         with open(files[-1], "rb") as file:
             file.seek(max(os.fstat(file.fileno()).st_size - 4 * TAIL, 0))
             lines = _lines(file.read())[-40:]
         shown = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
-        told["tail"] = shown[-TAIL:].decode("utf-8", "ignore")
+        reply["tail"] = shown[-TAIL:].decode("utf-8", "ignore")
 
 
-def _add_wait(run: Run, told: dict[str, Any], now: float) -> None:
+def _add_wait(run: Run, reply: dict[str, Any], now: float) -> None:
     """Add what a runner waits for before the next attempt: for a copy, which it wrote down, or for
     room, of which it couldn't, and which a person may have to make."""
     if text := run.folder.read(why.WAITS).strip():
-        told["waits"] = text
+        reply["waits"] = text
         return
-    full, told["stalled"] = why.full_folder(run), True
+    full, reply["stalled"] = why.full_folder(run), True
     left = run.spec.timings.room_wait - (now - run.folder.changed(why.WAITS))
-    told["waits"] = f"for room, {max(left, 0) / 60:.0f} minutes more at most, then tries again"
-    told["class"], told["entry"] = "disk", failures.entry_of(run.spec, "disk")
-    told["reason"] = f"no room left in {full}" if full else "there is room again"
+    reply["waits"] = f"for room, {max(left, 0) / 60:.0f} minutes more at most, then tries again"
+    reply["class"], reply["entry"] = "disk", failures.entry_of(run.spec, "disk")
+    reply["reason"] = f"no room left in {full}" if full else "there is room again"
 
 
 def _free(run: Run) -> int | None:

@@ -87,9 +87,9 @@ def see_save(run: Run, saves: saving.Watch, pids: set[int]) -> tuple[Save, bool]
 
 def tell_wait(run: Run, path: str) -> None:
     """Tell that an end waits for the save of this path."""
-    told = f"waiting for the save of {path} to end"
-    run.folder.write(saving.FILE, told + "\n")
-    run.log(told)
+    text = f"waiting for the save of {path} to end"
+    run.folder.write(saving.FILE, text + "\n")
+    run.log(text)
     run.event("waits-for-save", path=path)
 
 
@@ -98,14 +98,14 @@ def tell_cost(path: str, saved_step: int | None, step: int | None) -> str:
 
     `path`: the newest complete checkpoint, '' for none. `saved_step`: of that; `step`: of the log.
     """
-    told = "it didn't save when asked"
+    text = "it didn't save when asked"
     if not path:
-        return f"{told}, and no complete checkpoint is here"
+        return f"{text}, and no complete checkpoint is here"
     lost = ""
     if step is not None and saved_step is not None and step >= saved_step:
         count = step - saved_step
         lost = f", {count} step{'' if count == 1 else 's'} lost"
-    return f"{told}: it falls back to {os.path.basename(path)}{lost}"
+    return f"{text}: it falls back to {os.path.basename(path)}{lost}"
 
 
 def tell_steps_between(

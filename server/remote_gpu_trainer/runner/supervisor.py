@@ -90,9 +90,9 @@ class Supervisor:
         self._runner = 0  # the pid of the one that is a child of this process
         self._line: socket.socket | None = None  # to it
         self._has_begun = False  # it holds the run
-        self._told: int | None = None  # the exit code of one that came to its end
+        self._reported_code: int | None = None  # the exit code of one that came to its end
         self._status = 1  # of the process
-        self._held: list[parent.Held] = []  # programs, of which all but the last one are ending
+        self._programs: list[parent.ProgramProcess] = []  # all but the last one are ending
         self._signals: list[int] = []
         self._lock = -1
         self._has_charge = self._leaves = False
@@ -123,9 +123,9 @@ class Supervisor:
             if self._has_charge and self._has_begun and self.look() and not self._runner:
                 break  # its end can't be noted, and nothing is left to do
         if not self._has_begun:
-            return self._status if self._told is None else self._told
+            return self._status if self._reported_code is None else self._reported_code
         if os.fork():
-            return self._code_of_end() if self._told is None else self._told
+            return self._code_of_end() if self._reported_code is None else self._reported_code
         self._detach()
         self._go_on()
         os._exit(0)
@@ -198,8 +198,8 @@ class Supervisor:
         procs.protect(True)
         window, self.countdown = _count_down(run)
         self.state = supervise.SupervisorState(window)
-        held = parent.take_over(run) if not self._held else None
-        self._held += [held] if held else []
+        program = parent.take_over(run) if not self._programs else None
+        self._programs += [program] if program else []
         return True
 
     def _start_runner(self, is_raised: bool) -> None:
@@ -211,7 +211,7 @@ class Supervisor:
             theirs.close()
             if self._line is not None:
                 self._line.close()
-            self._runner, self._line, self._told = pid, ours, None
+            self._runner, self._line, self._reported_code = pid, ours, None
             ours.settimeout(LIMIT)
             return
         code = 1
@@ -222,7 +222,7 @@ class Supervisor:
             procs.protect(False)
             # The lock among them: it must end with this process's parent.
             files = [self._lock, self.backstop.line, self._woken, self._waker]
-            files += [held.source for held in self._held]
+            files += [program.source for program in self._programs]
             for file in filter(lambda file: file >= 0, files):
                 os.close(file)
             ours.close()
@@ -245,15 +245,15 @@ class Supervisor:
         until, has_begun = time.monotonic() + seconds, self._has_begun
         while True:
             line = [self._line] if self._line is not None else []
-            held = {one.source: one for one in self._held if one.source >= 0}
+            outputs = {one.source: one for one in self._programs if one.source >= 0}
             left = max(until - time.monotonic(), 0.0)
             # What has no room for its exit code tries again; so does a pipe that is left open.
-            ready, _, _ = select.select([self._woken, *line, *held], [], [], left)
+            ready, _, _ = select.select([self._woken, *line, *outputs], [], [], left)
             for file in ready:
                 if isinstance(file, socket.socket):
                     self._serve(file)
-                elif file in held:
-                    held[file].pump()
+                elif file in outputs:
+                    outputs[file].pump()
             if self._woken in ready:
                 with suppress(OSError):
                     os.read(self._woken, 4096)
@@ -261,20 +261,20 @@ class Supervisor:
                 self._forward()
                 return
             if time.monotonic() >= until or self._has_begun != has_begun:
-                self._held = [one for one in self._held if not one.is_over()]
+                self._programs = [one for one in self._programs if not one.is_over()]
                 return
 
     def _serve(self, line: socket.socket) -> None:
         """Do what the runner asks for."""
         try:
-            told = receive(line)
-            if "start" in told:
-                self._held.append(held := parent.begin(self.run, told["start"]))
-                start = parent.start_of(held.pid)
-                send(line, {"pid": held.pid, "start": start})
-                self.backstop.note_program(held.pid, start)
-            self._has_begun = self._has_begun or "begun" in told
-            self._told = told.get("code", self._told)
+            message = receive(line)
+            if "start" in message:
+                self._programs.append(program := parent.begin(self.run, message["start"]))
+                start = parent.start_of(program.pid)
+                send(line, {"pid": program.pid, "start": start})
+                self.backstop.note_program(program.pid, start)
+            self._has_begun = self._has_begun or "begun" in message
+            self._reported_code = message.get("code", self._reported_code)
         except OSError as error:
             with suppress(OSError):
                 send(line, {"error": error.strerror or str(error)})
@@ -284,16 +284,16 @@ class Supervisor:
 
     def _reap(self) -> None:
         """Take the children that have ended."""
-        for one in self._held:
+        for one in self._programs:
             one.pump()
-        self._held = [one for one in self._held if not one.is_over()]
+        self._programs = [one for one in self._programs if not one.is_over()]
         if self._runner:
             ended, status = os.waitpid(self._runner, os.WNOHANG)
             if ended:
                 while self._line is not None:  # its last words
                     self._serve(self._line)
                 self._status, self._runner = parent.code(status), 0
-        parent.reap_orphans({self._runner, *(one.pid for one in self._held)})
+        parent.reap_orphans({self._runner, *(one.pid for one in self._programs)})
 
     def _forward(self) -> None:
         """Pass signals on to the runner; where there is none, the next one reads who asks."""
@@ -457,13 +457,13 @@ class Supervisor:
 
     def _give_up(self) -> None:
         """End a run whose runner was raised again and again, and comes no further."""
-        run, told = self.run, state.StateFile(self.run)
-        told.read()
-        told.phase, told.again = "failed", failures.USED_UP
-        told.failure, told.entry, told.reason = supervise.HOPELESS
-        run.log(told.reason)
-        told.write()
-        told.mark("failed")
+        run, written = self.run, state.StateFile(self.run)
+        written.read()
+        written.phase, written.again = "failed", failures.USED_UP
+        written.failure, written.entry, written.reason = supervise.HOPELESS
+        run.log(written.reason)
+        written.write()
+        written.mark("failed")
 
     def _mark_unheard(self) -> None:
         """Note the end of a run that didn't come to one by its deadline."""

@@ -110,8 +110,8 @@ class Sync:
         found = self._find_worker() if self._child is None else self._child
         workers = [] if found is None else [found]
         if isinstance(found, child.Found):
-            told = procs.stat(found.pid)
-            workers = [found] if told and told.session == found.pid else []
+            process = procs.stat(found.pid)
+            workers = [found] if process and process.session == found.pid else []
         for worker in workers:
             worker.kill(KILL_SECONDS)
         left = {worker.pid for worker in workers if worker.is_open}
@@ -131,13 +131,13 @@ class Sync:
         if self._child.is_open:
             still = self._still.seconds(run.folder.read("own/sync.lock"), run.up)
             return self._worker._replace(still=still)
-        told = run.folder.json(LAST)
+        last = run.folder.json(LAST)
         if isinstance(self._child, child.Command):
             code = self._child.code
         else:
-            code = int(not told.get("ok") or run.folder.read(LAST) == self._last)
+            code = int(not last.get("ok") or run.folder.read(LAST) == self._last)
         self._child = None
-        self._worker = self._worker._replace(code=int(code or 0), why=str(told.get("why") or ""))
+        self._worker = self._worker._replace(code=int(code or 0), why=str(last.get("why") or ""))
         if code == 0:
             self._copied = self._going
         if code == 0 and self._mode in ("full", "whole"):
@@ -191,7 +191,7 @@ class Holder:
     def __init__(self, run: Run):
         self.run = run
         self._unheld: tuple[str, ...] = ()
-        self._hold = Worker()
+        self._hold_worker = Worker()
         self._child: child.Function | None = None
         self._next_look = self._next_search = run.up
         self._attempt: int | None = None  # after which it was looked at last
@@ -199,14 +199,14 @@ class Holder:
     def look(self) -> tuple[tuple[str, ...], Worker]:
         """Return what lies here alone, as it was a moment ago, and how it is held. What can't be
         looked at holds nothing up: whoever begins looks again, and tells."""
-        run, holds = self.run, self._child
-        if holds is not None and holds.poll():
+        run, function = self.run, self._child
+        if function is not None and function.poll():
             self._child, why = None, ""
             try:
-                why = "; ".join(holds.value())
+                why = "; ".join(function.value())
             except child.Failed as error:
                 why = str(error)
-            self._hold = self._hold._replace(code=1 if why else 0, why=why)
+            self._hold_worker = self._hold_worker._replace(code=1 if why else 0, why=why)
             self._next_look = self._next_search = run.up
         attempt = run.folder.attempt()
         if run.up >= self._next_look or attempt != self._attempt:
@@ -214,15 +214,15 @@ class Holder:
             self._unheld = ()
             with suppress(child.Failed):
                 self._unheld = tuple(child.call(run, _names_alone, run))
-        return self._unheld, self._hold
+        return self._unheld, self._hold_worker
 
     def begin(self, number: int) -> None:
         """Begin to hold it."""
-        self._hold = Worker(number, None)
+        self._hold_worker = Worker(number, None)
         try:
-            self._child = child.start(held.hold, self.run)
+            self._child = child.start(held.hold_groups, self.run)
         except child.Failed as error:
-            self._hold = Worker(number, 1, str(error))
+            self._hold_worker = Worker(number, 1, str(error))
 
     def stop(self) -> None:
         """End what goes on."""
@@ -275,8 +275,8 @@ def by_hand(run: Run) -> int:
         return 0
     rows = run.folder.read(ROWS)[before:].splitlines()
     why = run.folder.json(LAST).get("why")
-    told = f"not verified: {why}" if why else "not verified"
-    for row in [row for row in rows if "\tfailed\t" in row] or [told]:
+    fault = f"not verified: {why}" if why else "not verified"
+    for row in [row for row in rows if "\tfailed\t" in row] or [fault]:
         say(row)
     return 1
 

@@ -49,8 +49,8 @@ def start(run: Run, again: bool, words: list[str]) -> int:
 
 def _start(run: Run, again: bool, words: list[str]) -> int:
     lock = RunLock(run)
-    if told := lock.take(wait=5 if is_leaving(run) else 0):
-        say(told)
+    if refusal := lock.take(wait=5 if is_leaving(run) else 0):
+        say(refusal)
         return CODES["preempted"]
     noted = run.folder.changed("lock")
     lock.release()
@@ -96,8 +96,8 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
     reason = str(run.folder.json("state.json").get("reason", ""))
     if reason.startswith(BOOTED):
         print(reason)
-    if told := ending.sentence(run):
-        print(told)
+    if sentence := ending.sentence(run):
+        print(sentence)
     return 0
 
 
@@ -176,15 +176,15 @@ def stop(run: Run) -> int:
 
 def _until_stopped(run: Run) -> bool:
     """Wait until a run has stopped, and say what it waits for. False where it goes on."""
-    told, until = "", run.up + run.spec.checkpoint.save_seconds + 30
+    last_wait, until = "", run.up + run.spec.checkpoint.save_seconds + 30
 
     def is_over() -> bool:
-        nonlocal told, until
+        nonlocal last_wait, until
         waits = run.folder.read(saving.FILE).strip()
         if waits:
             until = run.up + run.spec.checkpoint.save_seconds + 30
-        if waits and waits != told:
-            told = waits
+        if waits and waits != last_wait:
+            last_wait = waits
             print(f"{run.spec.name}: {waits}", flush=True)
         return bool(run.folder.ended()) and not _is_here(run)
 
@@ -196,12 +196,12 @@ def _until_stopped(run: Run) -> bool:
 
 def _killed(run: Run, events: str) -> str:
     """Say that the program was killed, and what it leaves, '' where it wasn't, by new events."""
-    told = [json.loads(line) for line in events.splitlines() if '"event": "killed"' in line]
-    if not told:
+    kills = [json.loads(line) for line in events.splitlines() if '"event": "killed"' in line]
+    if not kills:
         return ""
     now = run.folder.json("state.json")
     saved = "" if now.get("cost") else ", without a save"  # the cost says so itself
-    if any(event.get("saved") for event in told):
+    if any(event.get("saved") for event in kills):
         saved = f", and had saved {now.get('checkpoint')} since"
     signal_name, seconds = run.spec.save_signal, run.spec.checkpoint.save_seconds
     return f"{run.spec.name} was killed {seconds:g} s after {signal_name} asked it to end{saved}"

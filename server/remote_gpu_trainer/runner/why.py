@@ -71,8 +71,8 @@ def classify(run: Run, attempt: Attempt, said: bytes | None = None) -> Verdict:
         return Verdict("", "", "its exit code is unknown, and all that the job names is there")
     sign = _signal(attempt.code)
     near = text[-LAST_WORDS:] if sign == "KILL" else text
-    for judge in (_disk, _memory, _card):
-        verdict = judge(run, attempt, near)
+    for rule in (_disk, _memory, _card):
+        verdict = rule(run, attempt, near)
         if verdict is not None:
             return verdict
     return _rest(run, attempt, text, near, sign)
@@ -127,11 +127,11 @@ def _memory(run: Run, attempt: Attempt, near: bytes) -> Verdict | None:
 
 def _card(run: Run, attempt: Attempt, near: bytes) -> Verdict | None:
     """A job without a card can meet only what says that there is none."""
-    told = (
+    causes = (
         ("kernel", "torch has no kernels for this GPU"),
         ("driver", "the driver does not fit torch"),
     )
-    for kind, reason in told if run.spec.gpus else ():
+    for kind, reason in causes if run.spec.gpus else ():
         if has_sign(kind, near):
             return Verdict("gpu", entry_of(run.spec, kind), reason)
     xids: list[int] = []
@@ -139,8 +139,8 @@ def _card(run: Run, attempt: Attempt, near: bytes) -> Verdict | None:
         said = collectors.xids(near.decode("utf-8", "replace"))
         xids = said or collectors.xids()[len(attempt.xids) :]
     if xids or (run.spec.gpus and has_sign("gpu", near)):
-        told = f" (Xid {xids[-1]})" if xids else ""
-        return Verdict("gpu", entry_of(run.spec, "gpu"), f"the GPU or its driver failed{told}")
+        xid = f" (Xid {xids[-1]})" if xids else ""
+        return Verdict("gpu", entry_of(run.spec, "gpu"), f"the GPU or its driver failed{xid}")
     if has_sign("unseen", near):
         return Verdict("gpu", entry_of(run.spec, "unseen"), "the program saw no GPU")
     if run.spec.gpus and has_sign("in-use", near):

@@ -58,25 +58,25 @@ class Generations:
             del self.known[name]
         for name in names:
             if self.known.get(name, {}).get("state") not in (COMPLETE, UNKNOWN, CORRUPT):
-                told = _parse(self.place.read(join(self.home, f"{name}/{MANIFEST}")))
-                if not told:
-                    told = _parse(self.place.read(join(self.home, f"{name}/{BEGUN}")))
-                    told = {**told, "state": PARTIAL} if told else {}
-                self.known[name] = told
+                manifest = _parse(self.place.read(join(self.home, f"{name}/{MANIFEST}")))
+                if not manifest:
+                    manifest = _parse(self.place.read(join(self.home, f"{name}/{BEGUN}")))
+                    manifest = {**manifest, "state": PARTIAL} if manifest else {}
+                self.known[name] = manifest
             if self.name and self.known[name].get("run", self.name) != self.name:
                 self.foreign = str(self.known.pop(name)["run"])
         return self.listed()
 
     def listed(self) -> list[There]:
         """Return what lay there when it was read last."""
-        found = (_there(name, told) for name, told in self.known.items())
+        found = (_there(name, manifest) for name, manifest in self.known.items())
         return [one for one in found if one is not None]
 
     def find(self, digest: str) -> str:
         """Return the name of a generation that lies there as a whole and has this digest, '' for
         none."""
-        for name, told in self.known.items():
-            if digest and told.get("digest") == digest and told.get("state") in WHOLE:
+        for name, manifest in self.known.items():
+            if digest and manifest.get("digest") == digest and manifest.get("state") in WHOLE:
                 return name
         return ""
 
@@ -89,17 +89,17 @@ class Generations:
             " durable.to"
         )
 
-    def begin(self, name: str, told: dict[str, Any]) -> None:
+    def begin(self, name: str, manifest: dict[str, Any]) -> None:
         """Say that a copy begins."""
         self.known.pop(name, None)
-        text = json.dumps(told) + "\n"
+        text = json.dumps(manifest) + "\n"
         self.place.write(join(self.home, f"{name}/{BEGUN}"), text.encode())
 
-    def commit(self, name: str, told: dict[str, Any]) -> None:
+    def commit(self, name: str, manifest: dict[str, Any]) -> None:
         """Make a generation count: all of it is there and was compared."""
-        text = json.dumps(told, indent=1) + "\n"
+        text = json.dumps(manifest, indent=1) + "\n"
         self.place.write(join(self.home, f"{name}/{MANIFEST}"), text.encode())
-        self.known[name] = told
+        self.known[name] = manifest
 
     def call_corrupt(self, name: str) -> None:
         """Note that the bytes there aren't as the manifest says: nobody is to go on from it. It
@@ -139,28 +139,28 @@ def _worth(one: There) -> tuple[bool, bool, bool, int]:
     return not one.role, one.state == COMPLETE, one.step is not None, one.at
 
 
-def _there(name: str, told: dict[str, Any]) -> There | None:
+def _there(name: str, manifest: dict[str, Any]) -> There | None:
     """Return a generation by its manifest, None where that says nothing."""
     try:
-        if any(name.startswith("/") or ".." in name.split("/") for name in told["files"]):
+        if any(name.startswith("/") or ".." in name.split("/") for name in manifest["files"]):
             return None  # nobody's own manifest
-        step = told["step"]
+        step = manifest["step"]
         return There(
             name,
-            str(told["source"]),
-            str(told["kind"]),
-            int(told["line"]),
+            str(manifest["source"]),
+            str(manifest["kind"]),
+            int(manifest["line"]),
             None if step is None else int(step),
-            str(told["state"]),
-            str(told["digest"]),
-            str(told["stamp"]),
-            int(told["saved"]),
-            int(told["size"]),
-            bool(told.get("ours")),
-            bool(told["anew"]),
-            int(told.get("copied") or 0),
-            None if told.get("apart") is None else float(told["apart"]),
-            str(told.get("role") or ""),
+            str(manifest["state"]),
+            str(manifest["digest"]),
+            str(manifest["stamp"]),
+            int(manifest["saved"]),
+            int(manifest["size"]),
+            bool(manifest.get("ours")),
+            bool(manifest["anew"]),
+            int(manifest.get("copied") or 0),
+            None if manifest.get("apart") is None else float(manifest["apart"]),
+            str(manifest.get("role") or ""),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
@@ -168,7 +168,7 @@ def _there(name: str, told: dict[str, Any]) -> There | None:
 
 def _parse(text: bytes | None) -> dict[str, Any]:
     try:
-        told = json.loads(text or b"null")
+        manifest = json.loads(text or b"null")
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return manifest if isinstance(manifest, dict) else {}

@@ -121,11 +121,16 @@ def _find_lacking(run: Run, groups: list[Group]) -> list[Group]:
         for one in groups
         if not one.role
     ]
-    for told in Records(run).known.values():
+    for manifest in Records(run).known.values():
         with suppress(KeyError, TypeError, ValueError):
-            if not told.get("role") and not told.get("lacks"):
-                name, files = str(told["source"]), told["files"]
-                row = int(told["saved"]), _save(name, files), str(told["kind"]), _shape(files)
+            if not manifest.get("role") and not manifest.get("lacks"):
+                name, files = str(manifest["source"]), manifest["files"]
+                row = (
+                    int(manifest["saved"]),
+                    _save(name, files),
+                    str(manifest["kind"]),
+                    _shape(files),
+                )
                 saves.append(row)
     found = []
     for group in groups:
@@ -159,7 +164,7 @@ def parts_of(run: Run, group: Group, known: content.Known) -> list[Group]:
     found = []
     for item in sorted(_files_alone(group), key=lambda item: -item.weights):
         with suppress(OSError):
-            if known.judge(item).state == COMPLETE:
+            if known.judge_item(item).state == COMPLETE:
                 part = _group(run, [item], [], [], [])
                 kind = f"{group.kind}{PART}{part.name}"
                 found.append(part._replace(name=f"{part.name} alone", kind=kind))
@@ -210,7 +215,7 @@ def state_of(group: Group, known: content.Known) -> tuple[str, str]:
     try:
         inside = [path for path in beside if not any(is_within(path, item) for item in judged)]
         for item in [*group.items, *map(content.stamp, inside)]:
-            verdict = known.judge(item, group.older if item is group.items[0] else ())
+            verdict = known.judge_item(item, group.older if item is group.items[0] else ())
             if verdict.state == CORRUPT:
                 return verdict.state, verdict.why
             worst = verdict if verdict.state == UNKNOWN else worst
@@ -277,8 +282,8 @@ def _with(run: Run, item: content.Item) -> tuple[list[str], list[str]]:
     for tracker in TRACKERS:
         path = os.path.join(folder, tracker)
         with suppress(OSError, ValueError), open(path, encoding="utf-8") as stream:
-            told = stream.read(200).strip()
-            if told == name or told.isdigit() and name == f"iter_{int(told):07d}":
+            tracked = stream.read(200).strip()
+            if tracked == name or tracked.isdigit() and name == f"iter_{int(tracked):07d}":
                 beside.append(path)
     return own, beside
 

@@ -60,8 +60,8 @@ def find_alone(run: Run) -> list[Group]:
         return []
     records = Records(run)
     known = records.known.values() if run.durable else ()
-    there = {str(told.get("stamp")) for told in known if told.get("state") in WHOLE}
-    there |= {str(told.get("stamp")) for told in generations(run).known.values()}
+    there = {str(manifest.get("stamp")) for manifest in known if manifest.get("state") in WHOLE}
+    there |= {str(manifest.get("stamp")) for manifest in generations(run).known.values()}
     found = [*_find_checkpoints(run), *_find_results(run)]
     return [group for group in found if group.stamp not in there]
 
@@ -90,7 +90,7 @@ def _find_results(run: Run) -> list[Group]:
             is_safe = proven.get(path) == content.fingerprint([path])
             if is_safe or not os.path.exists(path) or _is_checkpoint(run, path):
                 continue
-            if completeness.judge(path).state != CORRUPT:
+            if completeness.judge_path(path).state != CORRUPT:
                 found.append(groups.of_result(path))
     return found
 
@@ -101,20 +101,20 @@ def _is_checkpoint(run: Run, path: str) -> bool:
     return bool(folder and pattern) and path in content.find(folder, pattern)
 
 
-def hold(run: Run) -> list[str]:
+def hold_groups(run: Run) -> list[str]:
     """Hold what lies here alone; return why some of it can't be held. Raises Failed and OSError."""
     held, reader = generations(run), None
     faults = []
     for group in find_alone(run):
         reader = reader or Reader(run, Records(run))
-        fault = _hold(run, group, held, reader)
+        fault = _hold_group(run, group, held, reader)
         faults += [f"{group.name}: {fault}"] if fault else []
     if not run.durable:
         _drop_older(held)
     return faults
 
 
-def _hold(run: Run, group: Group, held: Generations, reader: Reader) -> str:
+def _hold_group(run: Run, group: Group, held: Generations, reader: Reader) -> str:
     """Copy one, and return why that fails, '' for success. What lies here changes no more once its
     copy was compared with it."""
     os.makedirs(held.home, exist_ok=True)
@@ -135,11 +135,11 @@ def _hold(run: Run, group: Group, held: Generations, reader: Reader) -> str:
                 return fault
         if groups.is_changed(group):
             return "it changed while it was copied"
-        told = _tell(run, group, sums, held, reader)
-        name = name_of(told["line"], told["step"], told["digest"])
+        manifest = _make_manifest(run, group, sums, held, reader)
+        name = name_of(manifest["line"], manifest["step"], manifest["digest"])
         held.place.drop(join(held.home, name))
         os.rename(fresh, join(held.home, name))
-        held.commit(name, told)
+        held.commit(name, manifest)
         run.event("held", source=group.name, generation=name)
         run.log(f"held before the next attempt: {group.name} ({join(held.home, name)})")
         return ""
@@ -148,11 +148,11 @@ def _hold(run: Run, group: Group, held: Generations, reader: Reader) -> str:
             held.place.drop(fresh)
 
 
-def _tell(
+def _make_manifest(
     run: Run, group: Group, sums: dict[str, str], held: Generations, reader: Reader
 ) -> dict[str, Any]:
     """Return the manifest of a checkpoint that is held."""
-    here = reader.judge(group)
+    here = reader.describe_group(group)
     durable = Generations("", held.place, held.home, reader.records.known) if run.durable else held
     there = [*durable.listed(), *held.listed()]
     line, is_anew = find_line(here, there, reader.job(frozenset(), None, None))
@@ -199,33 +199,33 @@ def look(held: Generations) -> list[tuple[Group, Here]]:
 
 
 def _group(held: Generations, one: There) -> Group:
-    told = held.known[one.name]
-    paths = {name: join(held.home, f"{one.name}/files/{name}") for name in told["files"]}
+    manifest = held.known[one.name]
+    paths = {name: join(held.home, f"{one.name}/files/{name}") for name in manifest["files"]}
     stamp = content.fingerprint(sorted(paths.values()))
-    own = {name: paths[name] for name in told["own"] if name in paths}
+    own = {name: paths[name] for name in manifest["own"] if name in paths}
     return Group(
-        one.name, one.kind, paths, own, one.step, bool(told["named"]), one.at, one.at, one.size,
-        stamp, stamp, [content.stamp(path) for path in own.values()], [], dict(told["links"]), {},
-        one.role, str(told["lacks"]),
+        one.name, one.kind, paths, own, one.step, bool(manifest["named"]), one.at, one.at, one.size,
+        stamp, stamp, [content.stamp(path) for path in own.values()], [],
+        dict(manifest["links"]), {}, one.role, str(manifest["lacks"]),
     )  # fmt: skip
 
 
 def _here(held: Generations, one: There) -> Here:
-    told = held.known[one.name]
+    manifest = held.known[one.name]
     return Here(
         name=one.name,
         kind=one.kind,
         order=one.at,
         step=one.step,
-        is_named=bool(told["named"]),
+        is_named=bool(manifest["named"]),
         state=one.state,
         stamp=one.stamp,
         age=1e9,
         digest=one.digest,
         size=one.size,
         apart=one.apart,
-        is_cut=not told["rhythms"],
-        why=str(told["why"]),
+        is_cut=not manifest["rhythms"],
+        why=str(manifest["why"]),
         is_earlier=True,
         source=one.source,
         line=one.line,

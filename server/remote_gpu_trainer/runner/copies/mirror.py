@@ -23,7 +23,7 @@ from .place import Files, Place, join
 from .plan import SPARE
 
 BESIDE = ".unjudged"
-JUDGED = (*WEIGHTS, ".json")  # of these it can be told whether all is there
+JUDGEABLE = (*WEIGHTS, ".json")  # of these it can be told whether all is there
 NO_ROOM_HERE = "this box has no room to hold it still"
 BATCH = 2 << 30  # bytes that are compared between two looks at the clock
 Stamps = Dict[str, List[int]]
@@ -61,7 +61,7 @@ class Mirror:
         for name in set(known) - set(files):
             del known[name]
         new = [name for name in files if known.get(name) != stamps[name]]
-        moving = [name for name in new if name.endswith(JUDGED)] if self.is_changing() else []
+        moving = [name for name in new if name.endswith(JUDGEABLE)] if self.is_changing() else []
         for batch in _batches({name: files[name] for name in moving}):
             self._copy_still(batch, there, known)
         new = [name for name in new if name not in moving]
@@ -91,12 +91,12 @@ class Mirror:
         OSError."""
         stamps = {name: stamp(path) for name, path in files.items()}
         try:
-            held = {name: path for name in files if (path := self._hold(name, files[name]))}
+            stills = {name: path for name in files if (path := self._copy_here(name, files[name]))}
             targets: Files = {}
-            for name, path in held.items():
+            for name, path in stills.items():
                 # One that was being written is looked at again in the next round.
                 if stamp(files[name]) == stamps[name] == stamp(path):
-                    for _, as_, why in guard(self.place, there, held, [name], self.is_over):
+                    for _, as_, why in guard(self.place, there, stills, [name], self.is_over):
                         self.notes += [why] if why else []
                         targets.update({as_: path} if as_ else {})
             self.place.put(targets, there, self.again)
@@ -105,15 +105,15 @@ class Mirror:
         finally:
             shutil.rmtree(self.still, ignore_errors=True)
 
-    def _hold(self, name: str, path: str) -> str:
+    def _copy_here(self, name: str, path: str) -> str:
         """Copy a file into the folder of still ones, with its times; return where it lies, '' where
         it went away or has no room there. Raises OSError."""
-        held = os.path.join(self.still, name)
+        still = os.path.join(self.still, name)
         try:
-            os.makedirs(os.path.dirname(held), exist_ok=True)
+            os.makedirs(os.path.dirname(still), exist_ok=True)
             if os.path.getsize(path) + SPARE <= shutil.disk_usage(self.still).free:
-                shutil.copy2(path, held)
-                return held
+                shutil.copy2(path, still)
+                return still
         except FileNotFoundError:
             return ""
         except OSError as error:
@@ -202,16 +202,16 @@ def guard(
     """
     for name in names:
         state, why = UNKNOWN, ""
-        if name.endswith(JUDGED):
+        if name.endswith(JUDGEABLE):
             state, why = judge_file(files[name])
-        if state == COMPLETE or not name.endswith(JUDGED):
+        if state == COMPLETE or not name.endswith(JUDGEABLE):
             yield name, name, ""
         elif state == CORRUPT and name.endswith(WEIGHTS):
             yield name, "", f"{name} is corrupt ({why}) and isn't copied"
         elif state == CORRUPT:
             is_better = _is_json(place.read(join(there, name)))
-            told = f"{name} is corrupt ({why}): the complete one there is kept"
-            yield (name, "", told) if is_better else (name, name, "")
+            fault = f"{name} is corrupt ({why}): the complete one there is kept"
+            yield (name, "", fault) if is_better else (name, name, "")
         elif is_over or os.path.basename(name) not in place.names(_folder(there, name)):
             yield name, name, ""
         else:
@@ -221,8 +221,8 @@ def guard(
 def stamp(path: str) -> list[int]:
     """Return a file's size and time of change, [] where there is none."""
     with suppress(OSError):
-        told = os.stat(path)
-        return [told.st_size, told.st_mtime_ns]
+        file_stat = os.stat(path)
+        return [file_stat.st_size, file_stat.st_mtime_ns]
     return []
 
 

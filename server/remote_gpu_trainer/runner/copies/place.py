@@ -219,14 +219,14 @@ class Local(Place):
         )
         try:
             with open(source, "rb") as here, open(partial, "wb") as far:
-                told = os.fstat(here.fileno())
+                file_stat = os.fstat(here.fileno())
                 for block in iter(lambda: here.read(BLOCK), b""):
                     far.write(block)
                     self.tools.moved()
                 far.flush()
                 os.fsync(far.fileno())
-                os.fchmod(far.fileno(), (0o666 | told.st_mode & 0o111) & ~self.mask)
-            os.utime(partial, ns=(told.st_atime_ns, told.st_mtime_ns))
+                os.fchmod(far.fileno(), (0o666 | file_stat.st_mode & 0o111) & ~self.mask)
+            os.utime(partial, ns=(file_stat.st_atime_ns, file_stat.st_mtime_ns))
             os.replace(partial, target)
         except OSError:
             with suppress(OSError):

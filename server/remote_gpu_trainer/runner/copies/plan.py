@@ -279,11 +279,11 @@ def _superseded(here: list[Here], there: list[There], job: Job) -> list[There]:
     """Return what may go: cut copies, and what the program itself has replaced or removed, once
     KEPT complete ones are newer and came as far."""
     stamps = {one.stamp for one in here}
-    held = {one.digest for one in here if one.digest}
+    digests_here = {one.digest for one in here if one.digest}
     drops = [one for one in there if one.state == PARTIAL and one.stamp not in stamps]
     best = set(newest(there).values())
     for one in there:
-        if one.state == PARTIAL or one in best or one.counts and one.digest in held:
+        if one.state == PARTIAL or one in best or one.counts and one.digest in digests_here:
             continue
         if not _is_replaced(one, there):
             continue

@@ -26,11 +26,11 @@ class Reader:
         """Return the checkpoints here, newest first. Once the program that wrote them has ended, so
         that nothing completes them any more, also the complete files of corrupt ones. Raises
         OSError."""
-        found = [(group, self.judge(group)) for group in groups.look(self.run)]
+        found = [(group, self.describe_group(group)) for group in groups.look(self.run)]
         corrupt, is_over = [group for group, one in found if one.state == CORRUPT], self.is_over()
         for group in [group for group in corrupt if is_over or self.is_earlier(group)]:
             parts = groups.parts_of(self.run, group, self.known)
-            found += [(part, self.judge(part)) for part in parts]
+            found += [(part, self.describe_group(part)) for part in parts]
         return found
 
     def state_of(self, group: Group) -> tuple[str, str]:
@@ -76,7 +76,7 @@ class Reader:
         """Return whether the program has ended, so that nothing changes any more."""
         return not procs.alive(self.run.folder, "train")
 
-    def judge(self, group: Group) -> Here:
+    def describe_group(self, group: Group) -> Here:
         """Return what a plan goes by of a checkpoint."""
         state, why = self.state_of(group)
         seen = self._first_seen.setdefault(group.stamp, time.monotonic())
@@ -117,8 +117,8 @@ class Reader:
         """Return whether the program that wrote a checkpoint has died since."""
         folder = self.run.folder
         if self.is_over():
-            told = folder.json(RC)
-            return told.get("number") != folder.attempt() or told.get("code") != 0
+            noted = folder.json(RC)
+            return noted.get("number") != folder.attempt() or noted.get("code") != 0
         return self.is_earlier(group)
 
     def _has_rhythms(self, group: Group) -> bool:

@@ -28,10 +28,10 @@ class Records:
 
     def __init__(self, run: Run):
         self.run = run
-        told = run.folder.json(STATE)
-        there = told if told.get("place") == durable.place_id(run) else {}
-        self.digests: dict[str, str] = told.get("digests") or {}
-        self.corrupt: dict[str, str] = told.get("corrupt") or {}
+        noted = run.folder.json(STATE)
+        there = noted if noted.get("place") == durable.place_id(run) else {}
+        self.digests: dict[str, str] = noted.get("digests") or {}
+        self.corrupt: dict[str, str] = noted.get("corrupt") or {}
         self.known: dict[str, dict[str, Any]] = there.get("known") or {}
         self.files: dict[str, dict[str, list[int]]] = there.get("files") or {}
         self.rhythms: dict[str, dict[str, Any]] = there.get("rhythms") or {}
@@ -48,7 +48,7 @@ class Records:
 
     def write(self) -> None:
         """Write all of it down."""
-        told = {
+        record = {
             "place": durable.place_id(self.run),
             "digests": self.digests,
             "corrupt": self.corrupt,
@@ -60,7 +60,7 @@ class Records:
             "overtaken": sorted(self.overtaken),
             "logged": self.logged,
         }
-        self.run.folder.write(STATE, json.dumps(told) + "\n")
+        self.run.folder.write(STATE, json.dumps(record) + "\n")
 
 
 def has_copied(run: Run, attempt: int) -> bool:
@@ -81,10 +81,10 @@ def is_mixed(mixed: dict[str, str], path: str) -> bool:
     return path in mixed and mixed[path] == content.fingerprint([path])
 
 
-def write_last(run: Run, told: dict[str, object]) -> None:
+def write_last(run: Run, record: dict[str, object]) -> None:
     """Write how the last round went."""
-    told = {"t": int(run.now), **told, "to": run.durable}
-    run.folder.overwrite(LAST, json.dumps(told) + "\n")
+    record = {"t": int(run.now), **record, "to": run.durable}
+    run.folder.overwrite(LAST, json.dumps(record) + "\n")
 
 
 def add_row(run: Run, row: tuple[object, ...]) -> None:

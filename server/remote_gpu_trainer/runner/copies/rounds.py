@@ -64,14 +64,14 @@ class Round:
         self.groups: list[Group] = []
         # What of them is of two saves, or of some of one; None: not looked at.
         self.mixed: list[Group] | None = None
-        self.told: list[str] = []
+        self.notes: list[str] = []
         self.mirror = mirror.Mirror(
             self.place,
             full,
             whole,
             self.again,
             self._is_late,
-            self.told,
+            self.notes,
             run.folder.at(".staged"),
             lambda: not self.reader.is_over(),
         )
@@ -166,7 +166,7 @@ class Round:
                     elif action.key == "room":
                         failed = failed or action.text
                     else:
-                        self.told.append(action.text)
+                        self.notes.append(action.text)
                 spent, is_over = time.monotonic() - begun, self.reader.is_over()
                 if spent > LONGEST and not is_over:
                     break
@@ -196,7 +196,7 @@ class Round:
             self.run.event("copy-overtaken", names=", ".join(lost))
         if failed:
             return Result("failed", False, failed)
-        return Result("ok", not lost, "; ".join(self.told))
+        return Result("ok", not lost, "; ".join(self.notes))
 
     def _look(self) -> list[Here]:
         self.as_of = self.run.now
@@ -247,8 +247,8 @@ class Round:
         state, why = (known["state"], known["why"]) if known else self.reader.state_of(group)
         if action.is_mixed:
             state, why = UNKNOWN, MIXED
-            self.told.append(f"{group.name} is copied, not judged: {MIXED}")
-        told: dict[str, Any] = {
+            self.notes.append(f"{group.name} is copied, not judged: {MIXED}")
+        manifest: dict[str, Any] = {
             "run": self.run.spec.name,
             "source": known["source"] if known else group.name,
             "kind": group.kind,
@@ -268,7 +268,7 @@ class Round:
             "links": group.links,
             "files": {n: [os.path.getsize(path), sums[n]] for n, path in files.items()},
         }
-        self.there.begin(name, told)
+        self.there.begin(name, manifest)
         there = join(self.there.home, f"{name}/files")
         self.place.put(files, there, self.again)
         wrong = self.place.wrong(files, there)
@@ -277,10 +277,10 @@ class Round:
             return True
         if wrong:
             raise Failed(f"differs at the destination: {wrong[0]}")
-        told["copied"] = int(self.run.now)
+        manifest["copied"] = int(self.run.now)
         if not self.reader.is_earlier(group):
             self.records.own["has_copied"] = True
-        self.there.commit(name, told)
+        self.there.commit(name, manifest)
         self.there.known[name]["ours"] = True
         self.run.event("copied", generation=name, source=group.name, step=step, state=state)
         self.there.tell_newest()
@@ -338,7 +338,7 @@ class Round:
             for link in mirror.links_away(item.here):
                 if not any(_covers(other.here, link) for other in self._items()):
                     name = os.path.relpath(link, item.here)
-                    self.told.append(
+                    self.notes.append(
                         f"{name} in {item.name} is a link to {os.path.realpath(link)}, which isn't"
                         " copied; name it in durable.what if it should be"
                     )
@@ -371,29 +371,31 @@ class Round:
         run = self.run
         ok = not failed and (verified or not self.full)
         # A save that ended since then isn't among what is verified.
-        told: dict[str, object] = {"t": int(self.as_of), "ok": ok, "verified": ok and verified}
+        record: dict[str, object] = {"t": int(self.as_of), "ok": ok, "verified": ok and verified}
         if absent:
-            told.update(copied=copied, absent=absent[:10])
+            record.update(copied=copied, absent=absent[:10])
         if failed:
-            told["why"] = failed[0]
+            record["why"] = failed[0]
         elif not ok:
-            told["why"] = "something that durable.what names isn't there"
-        if self.told:
-            told["notes"] = list(dict.fromkeys(durable.mask(run, text) for text in self.told))[:10]
+            record["why"] = "something that durable.what names isn't there"
+        if self.notes:
+            notes = dict.fromkeys(durable.mask(run, text) for text in self.notes)
+            record["notes"] = list(notes)[:10]
         if self.groups:  # else the folder, or the place, didn't answer
             stamps = {group.stamp for group in self.groups}
             self.records.forget_others(stamps, {group.name for group in self.groups})
         self.records.write()
         self._write_safe()
-        write_last(run, told)
+        write_last(run, record)
         return 1 if failed else 0
 
     def _write_safe(self) -> None:
         """Write what of the run is safe; what was safe stays where this round couldn't look."""
-        there = [told for told in self.there.known.values() if told.get("state") == COMPLETE]
+        known = self.there.known.values()
+        there = [manifest for manifest in known if manifest.get("state") == COMPLETE]
         rows = [one for one in newest(self.there.listed()).values() if not one.role]
         best = max((one for one in rows if one.state == COMPLETE), key=age_of, default=None)
-        told = {
+        record = {
             "verified": join(self.there.home, best.name) if best else "",
             "step": best.step if best else None,
             "named": bool(self.there.known[best.name].get("named")) if best else None,
@@ -407,7 +409,7 @@ class Round:
                 path: content.fingerprint([path]) for group in self.mixed for path in group.paths
             },
         }
-        self.run.folder.write(SAFE, json.dumps(told) + "\n")
+        self.run.folder.write(SAFE, json.dumps(record) + "\n")
 
     def _results(self) -> dict[str, str]:
         """Return {path: stamp} of the results that are verified there."""

@@ -34,11 +34,11 @@ class Tools:
     ) -> Answer:
         """Run a program to its end. For `patience` seconds its silence counts as work."""
         # In memory: a full disk must not end a copy.
-        with memory() as held, memory() as errors:
+        with memory() as buffer, memory() as errors:
             if isinstance(source, bytes):
-                held.write(source)
-                held.seek(0)
-                source = held
+                buffer.write(source)
+                buffer.seek(0)
+                source = buffer
             try:
                 # What watches this process ends it with all that it started.
                 tool = child.Command(

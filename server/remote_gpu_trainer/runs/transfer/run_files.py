@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 
 from ...runner import content
-from ...runner.completeness import AT_ONCE, COMPLETE, CORRUPT, REST, UNKNOWN, WEIGHTS, judge
+from ...runner.completeness import AT_ONCE, COMPLETE, CORRUPT, REST, UNKNOWN, WEIGHTS, judge_path
 from ..sent_job import job_in
 from .wire import NAP, TRIES, Broken, Refused, Sender, Wire, ended_output, size_of
 
@@ -127,7 +127,7 @@ def wait(path, seconds, pings=lambda: None):
         try:
             now = content.fingerprint([path])
             if now != stamp:
-                stamp, since, verdict = now, time.monotonic(), judge(path)
+                stamp, since, verdict = now, time.monotonic(), judge_path(path)
             age = max(time.time() - content.stamp(path).changed / 1e9, time.monotonic() - since)
         except OSError as error:
             return UNKNOWN, error.strerror or str(error)
