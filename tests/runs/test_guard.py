@@ -319,6 +319,15 @@ def test_the_end_of_a_run_is_known_though_all_jobs_are_lost(world):
     assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)
 
 
+@pytest.mark.parametrize(("reserved", "stops"), [(12.0, 0), (-9.0, 1)])
+def test_of_the_job_and_what_was_reserved_the_later_end_counts(world, reserved, stops):
+    """The run was resumed for longer, and an older file of its job put back."""
+    ledger.reserve("gpu:22", "~/runs/toy", world.now + reserved * HOUR)
+    told = world.round()
+    assert len(world.stops) == stops
+    assert any("past its end" in line for line in told.lines) is bool(stops)
+
+
 def fake_ssh_dead(world):
     """Let the box be reached no more."""
     ssh = Path(shutil.which("ssh"))

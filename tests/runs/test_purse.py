@@ -60,6 +60,79 @@ def test_the_same_run_and_a_second_one_on_its_box_are_not_counted_twice():
     assert purse.reserve(run_of("a", NOW + 18 * HOUR, "~/runs/other"), NOW).left == 4
 
 
+def begin(name, until, now, folder="~/runs/toy", hourly=USD):
+    """Start a run, as `start` does: its price is noted, and what it may cost."""
+    wanted = run_of(name, until, folder, hourly)
+    rent(name, now, *hourly)
+    purse.reserve(wanted, now)
+    purse.begun(wanted, now)
+
+
+def test_a_lower_price_takes_nothing_from_what_a_run_beside_it_costs_or_the_hours_before():
+    purse.set_limit(Money(20, "USD"), NOW)
+    begin("a", NOW + 2 * HOUR, NOW)
+    begin("a", NOW + HOUR, NOW, "~/runs/cheap", Money(0.01, "USD"))
+    assert purse.account(NOW).reserved == 4
+    later = purse.account(NOW + HOUR)
+    assert (later.spent, later.reserved) == (2, 2)
+    with pytest.raises(purse.OverPurse, match="16.00 of 20 USD are left"):
+        purse.reserve(run_of("b", NOW + 9 * HOUR), NOW)
+    assert purse.account(NOW + 12 * HOUR).spent == pytest.approx(4.1)
+    begin("a", NOW + 14 * HOUR, NOW + 13 * HOUR, "~/runs/other")
+    assert purse.account(NOW + 13 * HOUR).spent == pytest.approx(4.11)
+    [box] = ledger.still_open()
+    assert box.cost(NOW + 13 * HOUR) == pytest.approx(4.11)
+
+
+def test_a_higher_price_holds_from_when_it_was_typed():
+    purse.set_limit(Money(40, "USD"), NOW)
+    begin("a", NOW + 4 * HOUR, NOW)
+    begin("a", NOW + 2 * HOUR, NOW + HOUR, "~/runs/dear", Money(3.0, "USD"))
+    found = purse.account(NOW + HOUR)
+    assert (found.spent, found.reserved) == (2, 9)
+
+
+def test_a_price_in_another_currency_leaves_what_was_spent_before():
+    purse.set_limit(Money(40, "USD"), NOW)
+    begin("a", NOW + HOUR, NOW)
+    rent("a", NOW + 2 * HOUR, 5.0, "EUR")
+    found = purse.account(NOW + 3 * HOUR)
+    assert (found.spent, found.uncounted) == (4, ["a"])
+    assert ledger.still_open()[0].cost(NOW + 3 * HOUR) is None
+
+
+def test_the_first_price_of_a_box_holds_for_its_hours_before():
+    purse.set_limit(Money(40, "USD"), NOW)
+    rent("a", NOW, price=None)
+    begin("a", NOW + 6 * HOUR, NOW + 5 * HOUR)
+    assert purse.account(NOW + 5 * HOUR).spent == 10
+
+
+def test_of_two_starts_of_a_run_the_one_that_breaks_gives_back_its_own_part():
+    purse.set_limit(Money(40, "USD"), NOW)
+    rent("a", NOW)
+    first, second = (run_of("a", NOW + hours * HOUR) for hours in (15, 2))
+    purse.reserve(first, NOW)
+    purse.reserve(second, NOW)
+    assert purse.account(NOW).reserved == 30
+    purse.give_back(second, NOW)
+    assert purse.account(NOW).reserved == 30
+    purse.begun(first, NOW)
+    purse.give_back(second, NOW)
+    assert purse.account(NOW).reserved == 30
+
+
+def test_a_run_that_goes_on_for_less_gives_the_rest_back_once_it_has_begun():
+    purse.set_limit(Money(40, "USD"), NOW)
+    begin("a", NOW + 15 * HOUR, NOW)
+    again = run_of("a", NOW + 3 * HOUR)
+    purse.reserve(again, NOW + HOUR)
+    assert purse.account(NOW + HOUR).reserved == 28
+    purse.begun(again, NOW + HOUR)
+    assert purse.account(NOW + HOUR).reserved == 4
+    assert [rental.ends for rental in ledger.rentals()] == [{"~/runs/toy": NOW + 3 * HOUR}]
+
+
 def test_a_box_counts_until_it_is_confirmed_gone():
     purse.set_limit(Money(40, "USD"), NOW)
     rent("a", NOW)

@@ -215,7 +215,7 @@ def _start(
     )
     following = Following(asking.box, plan.platform.name, course.again, sent)
     course.begun = place, plan.job.folder
-    code = _begin(place, before, plan.job.folder, "start", following, report, as_json)
+    code = _begin(place, before, plan.job.folder, "start", following, report, as_json, wanted)
     if moved and (at := job_start.went_on_from(place, plan.job.folder)):
         _say("from", f"went on from {at} of {shown(moved.box, 80)}")
     return code
@@ -469,16 +469,19 @@ def _begin(
     following: Following,
     report: dict[str, Any],
     as_json: bool,
+    wanted: Wanted | None,
 ) -> int:
     """Let the run begin, show what its script says, and wait until it trains.
 
-    `before`: its state before that.
+    `before`: its state before that. `wanted`: what was reserved for it.
     """
     from ..runner.failures import FAILED_TWICE
-    from ..runs import job_start
+    from ..runs import job_start, purse
     from ..runs import status as run_status
 
     answer = job_start.begin(place, folder, verb)
+    if wanted:
+        (purse.give_back if answer.code else purse.begun)(wanted)
     for line in answer.lines:
         line = line.partition("; watch: bash ")[0]
         print(line.partition("; fix it, then: bash ")[0], file=sys.stderr)
@@ -730,7 +733,7 @@ def _resume(
         _print(as_json, {"text": refusal}, place, before.dir, before)
         return 1
     known = known_jobs.find(place, before.dir)
-    words = ["resume", box, "--run", run or before.dir]
+    words, wanted = ["resume", box, "--run", run or before.dir], None
     if fields or with_code:
         if known is None:
             terminal.error(
@@ -739,7 +742,7 @@ def _resume(
                 "on with it, with the code of that job"
             )
             return 1
-        _send_anew(place, known, before, fields, with_code, course)
+        wanted = _send_anew(place, known, before, fields, with_code, course)
     elif told := job_start.passed(before, time.time()):
         terminal.error(f"{shown(before.dir, 200)}: {told}")
         _say("next", f"{program()} {shlex.join(words)} --set deadline={job_start.longer(before)}")
@@ -749,15 +752,15 @@ def _resume(
         _say("code", f"{told}; --code sends it")
     again = shlex.join([*words, *_options_of(fields)])
     if known and not fields and not with_code:
-        _reserve_again(place, known, before)
+        wanted = _reserve_again(place, known, before)
     course.begun = place, before.dir
     following = Following(box, "", again)
-    return _begin(place, before, before.dir, "resume", following, {}, as_json)
+    return _begin(place, before, before.dir, "resume", following, {}, as_json, wanted)
 
 
-def _reserve_again(place: Box, known: Known, before: Status) -> None:
+def _reserve_again(place: Box, known: Known, before: Status) -> Wanted | None:
     """Reserve what a run may cost that goes on as it is: its box may be counted no more, or the
-    purse be newer. Raises OverPurse."""
+    purse be newer; return that. Raises OverPurse."""
     from ..platforms import profile as profiles
     from ..runs import purse
     from ..runs.job_errors import JobError
@@ -766,13 +769,14 @@ def _reserve_again(place: Box, known: Known, before: Status) -> None:
     try:
         job, platform = from_object(known.given), profiles.get(known.profile)
     except (JobError, profiles.ProfileError):  # of another release: its job can't be read here
-        return
+        return None
     remember(place, known.profile, job.hourly)
     wanted = purse.wanted_by(
         place, job, platform, before.first_start or known.first_start or known.at
     )
     if wanted:
         purse.reserve(wanted)
+    return wanted
 
 
 def _send_anew(
@@ -782,8 +786,9 @@ def _send_anew(
     fields: tuple[str, ...],
     with_code: bool,
     course: Course,
-) -> None:
-    """Send the script of a job whose fields were changed, and its code where that is wanted."""
+) -> Wanted | None:
+    """Send the script of a job whose fields were changed, and its code where that is wanted. Return
+    what was reserved for it."""
     from ..runs import job_start, known_jobs, purse
 
     now = time.time()
@@ -803,6 +808,7 @@ def _send_anew(
         first_start=known.first_start or before.first_start,
         moved_from=known.moved_from,
     )
+    return wanted
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from ..boxes import box as boxes
 from ..boxes.box import Box
 from . import known_jobs, ledger, status_cost
 from .known_jobs import Known
-from .ledger import Opened
+from .ledger import Opened, Price
 from .status_reply import Status
 
 NOT_COUNTED = "storage, traffic and rounding aren't counted"
@@ -87,9 +87,10 @@ def _this_machine(now: float, *, asked: bool) -> Opened | None:
     profile = known.profile if known else ""
     if profile == HERE or not (asked or known) or not is_rented_here(profile):
         return None
-    price = status_cost.price_of(known.given if known else {}, None, "", "", 0) or {}
+    told = status_cost.price_of(known.given if known else {}, None, "", "", 0)
     since = (known.first_start or known.at) if known else now
-    return Opened("", HERE, since, profile, price.get("price"), price.get("currency", ""))
+    prices = (Price(told["price"], told.get("currency", ""), since),) if told else ()
+    return Opened("", HERE, since, profile, prices)
 
 
 def in_words(told: dict[str, Any], box: str, *, is_rented: bool = False) -> str:

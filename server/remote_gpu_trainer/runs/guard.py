@@ -111,7 +111,7 @@ class _Round:
         self.is_paused = os.path.lexists(guard_files.place("paused"))
         self.acted = ""
         rentals = (rental for rental in ledger.rentals() if rental.end is None)
-        self.reserved = {rental.box.address: rental.reserved for rental in rentals}
+        self.ends = {rental.box.address: rental.ends for rental in rentals}
         self.damaged_at = -inf  # no box that was made before is judged
         self.is_offline = False
 
@@ -346,16 +346,18 @@ class _Round:
         return [
             End(other_runs.name_of(folder), until, 0.0)
             for place in places
-            for folder, until in self.reserved.get(place.address, {}).items()
-            if until and (place.address, folder) not in known
+            for folder, until in self.ends.get(place.address, {}).items()
+            if (place.address, folder) not in known
         ]
 
     def _end(self, job: Known, place: Place) -> End:
-        """Return when a run from here ends at the latest."""
+        """Return when a run from here ends at the latest, by its job and by what was reserved."""
         try:
             known = from_object(job.given)
             seconds = end_seconds(known.model_dump())
-            return End(job.name, after(known.ends, job.first_start or job.at), seconds)
+            at = after(known.ends, job.first_start or job.at)
+            reserved = self.ends.get(job.address, {}).get(job.folder, 0.0)
+            return End(job.name, at and max(at, reserved), seconds)
         except (JobError, ValueError, TypeError, AttributeError, KeyError):
             name = shown(place.name, 60)
             self.tell(

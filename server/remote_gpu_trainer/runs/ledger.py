@@ -16,8 +16,9 @@ import shlex
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..text import BadRequest
 from ..text.spans import shown_moment
@@ -66,28 +67,75 @@ class Event:
             raise ValueError("no run, or no end")
 
 
+class Price(NamedTuple):
+    """What an hour of a box costs; `amount` is None where a run names no price.
+
+    `at`: when it was typed; `until`: when the run that it is for ends at the latest, inf for one
+    that holds until another is typed. Seconds since 1970.
+    """
+
+    amount: float | None
+    currency: str
+    at: float
+    until: float = inf
+
+
 @dataclass(frozen=True)
 class Opened:
     """A box that may still be billed.
 
     `since`: seconds since 1970, of the first contact, or of its rental where a job tells an earlier
-    one. `price`: of an hour, in `currency`; None: not known.
+    one. `prices`: all that were typed, and those of its runs.
     """
 
     address: str
     name: str
     since: float
     profile: str = ""
-    price: float | None = None
-    currency: str = ""
+    prices: tuple[Price, ...] = ()
+
+    @property
+    def price(self) -> float | None:
+        """Return the price of an hour that was typed last, in `currency`; None: not known."""
+        return self._typed[-1].amount if self._typed else None
+
+    @property
+    def currency(self) -> str:
+        """Return the currency of `price`, '' where none is known."""
+        return self._typed[-1].currency if self._typed else ""
+
+    @property
+    def _typed(self) -> list[Price]:
+        return [one for one in self.prices if one.until == inf]
 
     def hours(self, now: float) -> float:
         """Return the hours that it is paid for."""
         return max(0.0, (now - self.since) / 3600)
 
     def cost(self, now: float) -> float | None:
-        """Return what the box has cost; None where no price is known."""
-        return None if self.price is None else self.price * self.hours(now)
+        """Return what the box has cost; None where no price is known of all of it."""
+        cost, is_all = self.cost_between(self.since, now, self.currency)
+        return cost if is_all else None
+
+    def cost_between(self, begin: float, end: float, currency: str) -> tuple[float, bool]:
+        """Return what the box costs from a moment to another in a currency, and whether that is all
+        of it: not where it has no price in this currency at any time."""
+        begin = max(begin, self.since)
+        end = max(begin, end)
+        turns = {moment for one in self.prices for moment in (one.at, one.until)}
+        marks = sorted({begin, end, *(one for one in turns if begin < one < end)})
+        rates = [self._rate(moment, currency) for moment in marks[:-1] or marks]
+        spans = [later - earlier for earlier, later in zip(marks, marks[1:], strict=False)]
+        cost = sum(rate * span / 3600 for rate, span in zip(rates, spans, strict=False) if rate)
+        return cost, None not in rates
+
+    def _rate(self, at: float, currency: str) -> float | None:
+        """Return the price that holds at a moment: the highest of the one that was typed last, of
+        which the first holds before, too, and of those of its runs that may still live."""
+        last = [one for one in self._typed if one.at <= at][-1:] or self._typed[:1]
+        holding = [one for one in self.prices if one.at <= at < one.until < inf]
+        found = [one.amount for one in (*last, *holding) if one.currency == currency]
+        return max((amount for amount in found if amount is not None), default=None)
 
 
 def place() -> Path:
@@ -125,10 +173,9 @@ def opened(
     when nothing new is known. The user's own machine isn't remembered, unless a platform is named
     for it.
     """
-    boxes, own, _ = _read()
-    box = boxes.get(address)
-    if address in own and not profile:
+    if address in _own() and not profile:
         return True
+    box = next((one for one in still_open() if one.address == address), None)
     is_same = box and profile in ("", box.profile) and price in (None, box.price)
     if box and is_same and not 0 < since < box.since:
         return True
@@ -217,7 +264,7 @@ def with_its_line(box: Box) -> Box:
 
 def own_machines() -> dict[str, str]:
     """Return the machines that the user calls their own: {address: name}."""
-    own, names = _read()[1], {}
+    own, names = _own(), {}
     for event in _events():
         address = event.address
         # What --mine was given may be an address.
@@ -228,7 +275,8 @@ def own_machines() -> dict[str, str]:
 
 def still_open() -> list[Opened]:
     """Return the boxes that aren't known to be gone, the oldest first."""
-    return sorted(_read()[0].values(), key=lambda box: box.since)
+    found = (rental.box for rental in rentals() if rental.end is None)
+    return sorted(found, key=lambda box: box.since)
 
 
 def addresses() -> set[str]:
@@ -252,14 +300,13 @@ def reminder(
     """
     if as_json or command not in ("", *ABOUT_BOXES):
         return ""
-    by_address, _, last = _read()
+    last = max((event.t for event in _events() if event.event == REMINDED), default=-inf)
     moment = _now(now)
-    boxes = [box for box in by_address.values() if before is None or box.since < before]
+    boxes = [box for box in still_open() if before is None or box.since < before]
     if not boxes or 0 <= moment - last < DAY:
         return ""
     from ..text.masking import shown  # most commands start without a box
 
-    boxes.sort(key=lambda box: box.since)
     parts = []
     names = [box.name for box in boxes]
     for box in boxes[:5]:
@@ -282,32 +329,60 @@ def reminder(
 class Rental:
     """The time of a box from its first contact until it was confirmed gone.
 
-    `end`: seconds since 1970; None for a box that isn't known to be gone. `reserved`: when each of
-    its runs ends at the latest, by the run's folder.
+    `end`: seconds since 1970; None for a box that isn't known to be gone. `reserved`: what each
+    start of each of its runs has reserved, by the run's folder and the start's id.
     """
 
     box: Opened
     end: float | None = None
-    reserved: dict[str, float] = field(default_factory=dict)
+    reserved: dict[str, dict[str, Price]] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> dict[str, float]:
+        """Return when each of its runs ends at the latest, by the run's folder."""
+        return {
+            folder: max(one.until for one in starts.values())
+            for folder, starts in self.reserved.items()
+            if starts
+        }
 
 
-def rentals() -> list[Rental]:
-    """Return all rentals that the ledger remembers, those of own machines left out."""
+def rentals(*more: Event) -> list[Rental]:
+    """Return all rentals that the ledger remembers, those of own machines left out. `more`: events
+    that aren't in it yet."""
     ended: list[Rental] = []
     open_: dict[str, Rental] = {}
-    for event in _events():
+    for event in (*_events(), *more):
         kind, address = event.event, event.address or ""
         if kind == OPENED:
             before = open_.get(address)
             box = _opened(event, before.box if before else None)
             open_[address] = Rental(box, None, before.reserved if before else {})
         elif kind == RESERVED and address in open_:
-            open_[address].reserved[event.folder] = event.until or 0.0
+            _note_reserved(open_[address].reserved.setdefault(event.folder, {}), event)
         elif kind in (GONE, OWN) and address in open_:
             rental = open_.pop(address)
             if kind == GONE:
                 ended.append(replace(rental, end=event.t))
-    return [*ended, *open_.values()]
+    return [_with_prices(rental) for rental in (*ended, *open_.values())]
+
+
+def _note_reserved(starts: dict[str, Price], event: Event) -> None:
+    """Note what a start has reserved for a run, that it began, or that it gives it back."""
+    if event.since:  # it began, so the starts before it are over
+        for id, one in starts.items():
+            starts[id] = one._replace(until=min(one.until, event.since))
+    if event.until:
+        at = starts[event.id].at if event.id in starts else event.t
+        starts[event.id] = Price(event.price, event.currency, at, event.until)
+    else:
+        starts.pop(event.id, None)
+
+
+def _with_prices(rental: Rental) -> Rental:
+    """Return a rental whose box knows the prices of its runs, too."""
+    own = [one for starts in rental.reserved.values() for one in starts.values()]
+    return replace(rental, box=replace(rental.box, prices=(*rental.box.prices, *own)))
 
 
 def limited(since: float, now: float | None = None) -> bool:
@@ -333,44 +408,41 @@ def fingerprint(size: int | None = None) -> tuple[int, str]:
     return len(data), hashlib.sha256(data).hexdigest()
 
 
-def reserve(address: str, folder: str, until: float, now: float | None = None) -> bool:
-    """Note when a run of a box ends at the latest. False when the ledger can't be written."""
-    return _append(RESERVED, now, address=address, folder=folder, until=until)
+def reserve(address: str, folder: str, until: float, now: float | None = None, **more: Any) -> bool:
+    """Note when a run of a box ends at the latest. False when the ledger can't be written.
+
+    `until`: 0 where this start gives back what it reserved. `more`: `id` of this start, `price` and
+    `currency` of an hour, and `since`, when it began: then the starts of this run before it are
+    over.
+    """
+    return _append(RESERVED, now, address=address, folder=folder, until=until, **more)
 
 
 def _now(now: float | None) -> float:
     return time.time() if now is None else now
 
 
-def _read() -> tuple[dict[str, Opened], set[str], float]:
-    """(open boxes by address, addresses of own machines, when the reminder was last printed)."""
-    boxes: dict[str, Opened] = {}
+def _own() -> set[str]:
+    """Return the addresses of the user's own machines."""
     own: set[str] = set()
-    reminded = float("-inf")
     for event in _events():
-        kind, address = event.event, event.address or ""
-        if kind == REMINDED:
-            reminded = event.t
-        elif kind in (GONE, OWN):
-            boxes.pop(address, None)
-            (own.add if kind == OWN else own.discard)(address)
-        elif kind == OPENED:
-            own.discard(address)
-            boxes[address] = _opened(event, boxes.get(address))
-    return boxes, own, reminded
+        if event.event in (OPENED, GONE, OWN):
+            (own.add if event.event == OWN else own.discard)(event.address or "")
+    return own
 
 
 def _opened(event: Event, before: Opened | None) -> Opened:
     """Return a box by an event that tells of it; `before`: what is known of it already."""
-    told = event if event.price is not None or before is None else before
     address, first = event.address or "", before.since if before else event.t
+    prices = before.prices if before else ()
+    if event.price is not None:
+        prices = (*prices, Price(event.price, event.currency, event.t))
     return Opened(
         address,
         event.name or address,
         min(first, event.since or first),
         event.profile or (before.profile if before else ""),
-        told.price,
-        told.currency,
+        prices,
     )
 
 

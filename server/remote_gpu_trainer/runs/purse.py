@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -219,26 +220,43 @@ def _count(money: Money, since: float, rentals: list[ledger.Rental], now: float)
         end = now if rental.end is None else rental.end
         if end <= since and rental.end is not None:
             continue
-        box = rental.box
-        if box.price is None or box.currency != money.currency:
-            uncounted.add(box.name)
-            continue
-        spent += box.price * max(0.0, end - max(box.since, since)) / 3600
+        cost, is_all = rental.box.cost_between(since, end, money.currency)
+        spent += cost
+        if not is_all:
+            uncounted.add(rental.box.name)
         if rental.end is None:
-            last = max(rental.reserved.values(), default=now)
-            reserved += box.price * max(0.0, last - now) / 3600
+            last = max(rental.ends.values(), default=now)
+            reserved += rental.box.cost_between(now, last, money.currency)[0]
     return Account(money, since, spent, reserved, sorted(uncounted))
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a run needs of the purse. `until`: when it ends at the latest, seconds since 1970."""
+    """What a start of a run needs of the purse.
+
+    `until`: when the run ends at the latest, seconds since 1970. `id`: of this start, for of two
+    that race for a run each gives back its own.
+    """
 
     address: str
     name: str
     folder: str
     until: float
     hourly: Money | None
+    id: str = field(default_factory=lambda: secrets.token_hex(6))
+
+    def note(self, until: float, now: float | None, since: float = 0.0) -> bool:
+        """Note in the ledger what is reserved. False when it can't be written."""
+        return ledger.reserve(self.address, self.folder, until, now, **self._told(since))
+
+    def event(self, until: float, now: float, since: float = 0.0) -> ledger.Event:
+        """Return what `note` would note."""
+        told = {"address": self.address, "folder": self.folder, "until": until}
+        return ledger.Event(now, ledger.RESERVED, **told, **self._told(since))
+
+    def _told(self, since: float) -> dict[str, Any]:
+        price, currency = self.hourly or (None, "")
+        return {"id": self.id, "since": since, "price": price, "currency": currency}
 
 
 def wanted_by(box: Box, job: Job, platform: Profile, began: float) -> Wanted | None:
@@ -266,25 +284,12 @@ def _check(limit: _Limit, wanted: Wanted, now: float) -> Account:
             f"purse: the job names no price in {unit}, so it can't be reserved; add "
             f"price: 1.99 {unit}, or take the limit away with rgt purse clear"
         )
-    mine = ledger.Opened(
-        wanted.address, wanted.name, now, price=hourly.amount, currency=hourly.currency
+    opened = ledger.Event(
+        now, ledger.OPENED, wanted.address, wanted.name, price=hourly.amount, currency=unit
     )
-    others, reserved = [], {}
-    for rental in ledger.rentals():
-        if rental.end is None and rental.box.address == wanted.address:
-            mine = replace(mine, since=rental.box.since)
-            reserved = {**rental.reserved}
-        else:
-            others.append(rental)
-    reserved.pop(wanted.folder, None)
     before, after = (
-        _count(
-            limit.money,
-            limit.since,
-            [*others, ledger.Rental(mine, None, {**reserved, **more})],
-            now,
-        )
-        for more in ({}, {wanted.folder: wanted.until})
+        _count(limit.money, limit.since, ledger.rentals(opened, event), now)
+        for event in (wanted.event(now, now, since=now), wanted.event(wanted.until, now))
     )
     if after.spent + after.reserved > after.purse.amount:
         cost = after.reserved - before.reserved
@@ -305,7 +310,7 @@ def reserve(wanted: Wanted, now: float | None = None) -> Account | None:
     """
     moment = time.time() if now is None else now
     if _purse() is None:
-        ledger.reserve(wanted.address, wanted.folder, wanted.until, now)
+        wanted.note(wanted.until, now)
         return None
     with _locked():
         limit, found = _purse(), None
@@ -313,7 +318,7 @@ def reserve(wanted: Wanted, now: float | None = None) -> Account | None:
             found = _check(limit, wanted, moment)
             file = ledger.place()
             try:
-                if not ledger.reserve(wanted.address, wanted.folder, wanted.until, now):
+                if not wanted.note(wanted.until, now):
                     raise OSError
                 file = place()
                 _write(limit, found, moment)
@@ -325,9 +330,15 @@ def reserve(wanted: Wanted, now: float | None = None) -> Account | None:
     return found
 
 
+def begun(wanted: Wanted, now: float | None = None) -> None:
+    """Note that a start let its run begin: the starts of this run before it are over."""
+    moment = time.time() if now is None else now
+    wanted.note(wanted.until, moment, moment)
+
+
 def give_back(wanted: Wanted, now: float | None = None) -> None:
-    """Give back what was reserved for a run that didn't begin."""
-    ledger.reserve(wanted.address, wanted.folder, 0.0, now)
+    """Give back what a start reserved that let no run begin."""
+    wanted.note(0.0, now)
 
 
 @contextmanager
