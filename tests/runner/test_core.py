@@ -1439,6 +1439,16 @@ def test_a_start_that_nobody_made_is_made_again_and_a_new_one_never_beside_a_pro
     assert all(one.step() == [] for _ in range(5)) and one.state.attempt == 1
 
 
+def test_a_start_that_is_made_again_writes_over_nothing_that_lies_here_alone():
+    one = Night()
+    one.train()
+    one.go(20, is_alive=False, exit=Exit(137, evidence=KILLED))
+    assert one.state.attempt == 2 and one.state.is_open
+    one.seen = one.seen._replace(attempt=1, is_alive=False, exit=None, unheld=ALONE)
+    assert kinds(one.step()) == [Note, Hold]
+    assert kinds(one.step(unheld=())) == [Start]
+
+
 def test_a_full_disk_is_waited_for_and_no_attempt_begins_on_it_before():
     one = Night({"timings": {"room_wait": 600.0}})
     one.train()

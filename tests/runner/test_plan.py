@@ -9,6 +9,7 @@ from remote_gpu_trainer.runner.copies.plan import (
     PARTIAL,
     Copy,
     Drop,
+    Forget,
     Here,
     Job,
     Tell,
@@ -326,6 +327,18 @@ def test_a_new_line_leaves_that_of_what_is_held():
     assert made == [Copy("ckpt.pt", 3, True, False)]
     goes_on = plan([held, here(at=10)], [there("a", None, 1)], Job(began_anew=True))
     assert goes_on == [Copy("ckpt.pt", 2, True, False)]
+
+
+def test_what_is_held_goes_once_it_lies_there_or_two_newer_ones_came_as_far():
+    held = here("gen-1-3-a", 3, at=3, digest="a", is_earlier=True, source="ckpt.pt", line=1)
+    one = there("b", 5, 10)
+    assert plan([held], [one], Job()) == [Copy("gen-1-3-a", 1, False, False)]
+    assert plan([held], [there("a", 3, 3)], Job()) == [Forget("gen-1-3-a")]
+    assert plan([held], [one, there("c", 7, 20)], Job()) == [Forget("gen-1-3-a")]
+    behind = [one, there("c", 2, 20, 2, anew=True), there("d", 2, 30, 2, anew=True)]
+    assert Forget("gen-1-3-a") not in plan([held], behind, Job()), "a new line isn't that far"
+    torn = [one, there("c", 7, 20, state=UNKNOWN)]
+    assert Forget("gen-1-3-a") not in plan([held], torn, Job()), "one isn't known to be complete"
 
 
 def test_the_same_name_and_step_with_other_bytes_is_another_checkpoint():

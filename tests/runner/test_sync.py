@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.runner import content, durable, procs, resuming, safe, sync
 from remote_gpu_trainer.runner.child import Failed
-from remote_gpu_trainer.runner.completeness import COMPLETE
+from remote_gpu_trainer.runner.completeness import COMPLETE, UNKNOWN
 from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runner.copies import plan, records, rounds
 from remote_gpu_trainer.runner.copies.generations import Generations
@@ -216,6 +216,28 @@ def test_what_a_program_leaves_that_dies_between_two_files_is_no_newest(tmp_path
     run.folder.write("attempt.json", '{"attempt": 1}')
     run.folder.write("own/rc", json.dumps({"number": 1, "code": 0}))
     assert once(run, "full") and source_and_state() == [(b"\3", COMPLETE)]
+
+
+@pytest.mark.parametrize("failure, state", [("killed", UNKNOWN), ("", COMPLETE)])
+def test_a_code_of_0_is_no_proof_that_a_save_came_to_its_end(tmp_path, failure, state):
+    """A pipe or a wrapper says 0 of a program that was killed in it."""
+    run = make(tmp_path, checkpoint={"pattern": "*.pt"}, results=[])
+    (tmp_path / "ckpt").mkdir()
+
+    def save(name: str, age: float) -> None:
+        at = time.time() - age
+        with zipfile.ZipFile(tmp_path / "ckpt" / name, "w") as archive:
+            archive.writestr("data", f"{age}" * 2000)
+        os.utime(tmp_path / "ckpt" / name, (at, at))
+
+    save("model.pt", 100)
+    save("optimizer.pt", 100)
+    run.folder.write("attempt.json", '{"attempt": 1}')
+    run.folder.write("own/rc", json.dumps({"number": 1, "code": 0}))
+    assert once(run, "full")
+    save("model.pt", 10)
+    run.event("ended", attempt=1, exit=0, **{"class": failure})
+    assert once(run, "full") and events(run, "copied")[-1]["state"] == state
 
 
 def test_files_in_rhythms_of_their_own_are_copied_and_verified_while_the_program_lives(tmp_path):

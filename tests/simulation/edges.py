@@ -85,6 +85,7 @@ class Edges:
         self.has_copied = False
         self.mixed: set[int] = set()
         self.least_apart: dict[str, float] = {}
+        self.failed_attempt = 0
         self.safe_stamps: frozenset[str] = frozenset()
         self.verified = ""
         self.result_safe = 0
@@ -298,6 +299,10 @@ class Edges:
             still = self.world.now - max(one.since, self.world.faults.hangs[0])
         return Worker(one.number, one.code, one.why, still)
 
+    def has_failed(self) -> bool:
+        """Return whether the last attempt ended with a failure, by its code or by its event."""
+        return self.world.code != 0 or self.failed_attempt == self.world.attempt
+
     def _judge_exit(self, asked: str) -> Exit:
         """Return what log, kernel and folder show of an attempt's end."""
         world, newest = self.world, self.newest
@@ -412,8 +417,9 @@ class Edges:
         if self.marker.name in ("failed", "preempted"):
             self.marker = box.End()
 
-    def _do_noteexit(self, _: model.NoteExit) -> None:
-        pass
+    def _do_noteexit(self, action: model.NoteExit) -> None:
+        if action.verdict.failure:
+            self.failed_attempt = self.world.attempt
 
     def _do_setaside(self, action: model.SetAside) -> None:
         self.world.quarantine(action.path)
@@ -669,7 +675,7 @@ class Edges:
         is_over = not world.is_alive
         for file in sorted(world.files.values(), key=lambda one: -one.order):
             state, stamp = self.state_of(file), self.stamp_of(file)
-            is_cut = world.code != 0 if is_over else file.order < world.begun_at
+            is_cut = self.has_failed() if is_over else file.order < world.begun_at
             if not is_over and not self._is_earlier(file) and state == COMPLETE and file.apart:
                 is_resting = not file.is_writing and world.now - file.changed + 1.0 >= AT_ONCE
                 if is_resting:
@@ -772,6 +778,9 @@ class Edges:
                 del world.generations[action.name]
                 world.place_version += 1
                 is_changed = True
+            elif isinstance(action, plan.Forget):
+                del world.held[action.name]
+                self._folder = None
             elif isinstance(action, plan.Copy):
                 if one.overtaken.get(action.name, 0) < TRIES:
                     self._begin_copy(one, action)
@@ -879,8 +888,6 @@ class Edges:
             world.result_there = self.result_safe = world.result
         world.results_there |= world.results_held
         world.results_held = set()
-        copied = {one.content for one in world.generations.values() if one.told}
-        world.held = {n: one for n, one in world.held.items() if one.content not in copied}
         self._folder = None
         best = plan.newest(there)
         self.verified = next((o.name for o in best.values() if o.state == COMPLETE), "")

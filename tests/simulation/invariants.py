@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 ENDS = ("done", "unsaved", "failed", "preempted")
 COMPLETE, PARTIAL = "complete", ""
 SLACK = 180.0  # seconds for three looks
+SAY_END = ("end", "over", "late", "billed", "waits", "unsaved")  # messages that say how it ended
 A_MOMENT = 1.0  # seconds in which decisions count as of one moment: each takes a little time
+LONGEST_NAP = 600.0  # seconds between two looks
 LEAST_WAIT = 60.0  # seconds that a stop gives a save
 MOST_FRUITLESS = 12  # attempts in a row that leave nothing newer
 MOST_AN_HOUR = 7  # messages of one kind
@@ -158,6 +160,8 @@ class Checks:
         self.same_moment += 1
         if self.asked_at is None and (self.edges.asked() or self.after.asked):
             self.asked_at = world.now
+        if self.edges.fetch.failure and self.unanswered_at is None:
+            self.unanswered_at = world.now
         if self.after.phase in ENDS and self.ended_at is None:
             self.ended_at = world.now
 
@@ -178,9 +182,9 @@ class Checks:
             self.saved = [one for one in self.saved if one[2] <= begun]
         elif isinstance(action, Tell):
             self.messages.setdefault(action.key, []).append(now)
-            # That the run was ended is no word that its box is still on.
-            if action.key in ("end", "over") and self.ended_at is not None:
+            if action.key in SAY_END and self.ended_at is not None:
                 self.is_end_told = True
+            # That the run was ended is no word that its box is still on.
             if action.key != "over" and (self.ended_at is not None or self.edges.left() <= 0):
                 self.told_at_end = True
 
@@ -216,8 +220,6 @@ class Checks:
             and not world.is_full
         )
         self.is_unheld = self.is_unheld or bool(self.edges.hold.code)
-        if self.edges.fetch.failure and self.unanswered_at is None:
-            self.unanswered_at = world.now
         if not is_idle:
             self.unwatched_since = None
         elif self.unwatched_since is None:
@@ -462,7 +464,9 @@ def no_save_is_cut_that_would_have_ended_in_time(c: Checks) -> str:
     elif asked == DEADLINE:
         allowed = world.now + c.edges.left()
     else:
-        allowed, noticed_at = NEVER, min(noticed_at, c.asked_at)
+        # A runner may hear of a notice long after the supervisor beside it.
+        allowed = NEVER
+        noticed_at = min(world.vanishes_at - c.faults.notice_seconds, c.asked_at)
     allowed = min(allowed, noticed_at + 0.45 * min(c.faults.notice_seconds, 120.0))
     if c.signals and isinstance(c.action, Kill):
         return ""  # it had its time
@@ -493,12 +497,14 @@ def nothing_healthy_is_killed(c: Checks) -> str:
 
 @at(AFTER_STEP)
 def a_hang_ends(c: Checks) -> str:
-    """A program that stands still is ended within the job's limit."""
+    """A program that stands still is ended within the job's limit, which is longer where it saves
+    seldom. Between two saves a night looks seldom, and sees each of them that much later."""
     world = c.world
     limit = 60.0 * c.job.stall.log_minutes
     if not (world.is_hung and world.is_alive and limit):
         return ""
-    takes = 2 * max(limit, 2 * (c.program.every + c.program.save_seconds)) + 3 * SLACK
+    gap = c.program.every + c.program.save_seconds + LONGEST_NAP
+    takes = 2 * max(limit, 2 * gap) + 3 * SLACK
     takes += c.faults.down_seconds * 10 if c.faults.death_share else 0
     quiet = max(world.hung_at, c.play.failed_at)
     if world.now - quiet > takes:

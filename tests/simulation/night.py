@@ -407,10 +407,13 @@ class Play:
         return has_ended or has_gone or (self.state.phase == "saving" and self.world.is_alive)
 
     def skip(self, until: float) -> float:
-        """Return when to go on: of a run that ended long ago not before something happens."""
+        """Return when to go on: of a run that ended long ago, and was told, not before something
+        happens."""
         ended, now = self.checks.ended_at, self.world.now
         soon = self.job.deadline_seconds - 300.0
         if ended is None or not self.edges.marked or not ended + IDLE < now < soon:
+            return until
+        if self.edges.marker.owes_word:
             return until
         self.is_skipping = True
         return max(until, soon)

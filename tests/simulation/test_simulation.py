@@ -60,7 +60,7 @@ FOUND_AT = {
     "no-wait-between-tries": 9,
     "never-copies-on-the-way": 8,
     "leaves-a-hung-copy": 8,
-    "failed-copy-counts": 19,
+    "failed-copy-counts": 40,
     "tells-at-every-look": 6,
     "quarantines-the-complete": 6,
     "resumes-from-the-corrupt": 6,
@@ -78,7 +78,7 @@ FOUND_AT = {
     "refused-is-failed": 20,
     "unstaged-is-refused": 6,
     "never-raises": 54,
-    "no-word-of-an-end": 69,
+    "no-word-of-an-end": 723,
     "leaves-with-copies-owed": 13,
     "lets-the-program-live": 12735,  # a kill that fails, of a program that ends by nothing else
     "marks-once": 33904,

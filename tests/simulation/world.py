@@ -69,7 +69,7 @@ class World:
         self.contents = 0
         self.lines = 0
         # The program.
-        self.attempt = 0
+        self.attempt = self.starts = 0  # of this box, and of the night: who saves is told by it
         self.is_alive = self.is_hung = self.is_nan = self.was_signalled = self.has_finished = False
         self.is_finishing = False
         self.begun_at = self.hung_at = 0.0
@@ -159,6 +159,7 @@ class World:
         """Start an attempt. `picks_newest`: the program takes the newest file that it finds."""
         program = self.program
         self.attempt, self.is_alive, self.code = number, True, None
+        self.starts += 1
         self.is_hung = self.is_nan = self.was_signalled = self.has_finished = False
         self.begun_at, self.ended_by, self.saving = self.now, "", None
         self.is_finishing = False
@@ -166,14 +167,14 @@ class World:
             given = max(self.files.values(), key=lambda one: one.order, default=None)
         self.given = given if program.resumes else None
         if self.gpu_lost:
-            self.at(self.now + 5, "crash", (number, "gpu"))
+            self.at(self.now + 5, "crash", (self.starts, "gpu"))
             return
         if program.trouble == "at_once":
-            self.at(self.now + 5, "crash", (number, "bug"))
+            self.at(self.now + 5, "crash", (self.starts, "bug"))
             return
         if self.given is not None and not (self.given.is_complete or self.given.is_mixed):
             if self.chance.random() < 0.8:
-                self.at(self.now + 5, "crash", (number, "bug"))
+                self.at(self.now + 5, "crash", (self.starts, "bug"))
                 return
             self.given = None  # it begins at 0 in silence
         if self.given is None:
@@ -182,12 +183,12 @@ class World:
         else:
             self.base, self.line = self.given.step, self.given.line
         begin = self.now + LOAD_SECONDS
-        self.at(begin, "trains", number)
+        self.at(begin, "trains", self.starts)
         if program.saves_on_the_way:
-            self.at(begin + program.every, "save", number)
-        self.at(begin + max(1.0, program.total - self.base), "finish", number)
+            self.at(begin + program.every, "save", self.starts)
+        self.at(begin + max(1.0, program.total - self.base), "finish", self.starts)
         if program.trouble and self.base <= program.trouble_at:
-            self.at(begin + program.trouble_at - self.base, "trouble", number)
+            self.at(begin + program.trouble_at - self.base, "trouble", self.starts)
 
     @property
     def step(self) -> int:
@@ -209,7 +210,7 @@ class World:
             if again:  # a second one ends the handler
                 self._end(-15, "signal")
             elif self.saving is None:
-                self._on_save(self.attempt)
+                self._on_save(self.starts)
 
     def kill(self) -> None:
         """Kill the program."""
@@ -224,23 +225,23 @@ class World:
         self.is_alive, self.code, self.ended_by = False, code, by
         self.version += 1
 
-    def _is_of(self, number: object) -> bool:
-        return self.is_alive and number == self.attempt and not self.is_hung
+    def _is_of(self, start: object) -> bool:
+        return self.is_alive and start == self.starts and not self.is_hung
 
-    def _on_trains(self, number: object) -> None:
-        if self._is_of(number):
+    def _on_trains(self, start: object) -> None:
+        if self._is_of(start):
             self.has_trained = True
 
     def _on_crash(self, token: object) -> None:
-        number, by = token  # type: ignore[misc]
-        if self._is_of(number):
+        start, by = token  # type: ignore[misc]
+        if self._is_of(start):
             self._crash(by)
 
     def _crash(self, by: str) -> None:
         self._end(0 if self.program.exits_wrong else 1, by)
 
-    def _on_trouble(self, number: object) -> None:
-        if not self._is_of(number):
+    def _on_trouble(self, start: object) -> None:
+        if not self._is_of(start):
             return
         if self.program.trouble == "bug_at":
             self._crash("bug")
@@ -258,8 +259,8 @@ class World:
         if self.is_alive:
             self._crash("gpu")
 
-    def _on_save(self, number: object) -> None:
-        if not self._is_of(number) or self.is_finishing:
+    def _on_save(self, start: object) -> None:
+        if not self._is_of(start) or self.is_finishing:
             return
         program, step = self.program, self.step
         if program.saves_on_the_way and self.saving is None:
@@ -298,9 +299,9 @@ class World:
             self.at(self.now + share * seconds, "killed")
         if program.in_two and before is not None and (before.is_complete or before.is_mixed):
             file.apart = self.now - before.changed
-            self.at(self.now + GAP[0] * seconds, "half", (self.attempt, file))
-            self.at(self.now + GAP[1] * seconds, "second", (self.attempt, file))
-        self.at(self.now + seconds, "saved", (self.attempt, file))
+            self.at(self.now + GAP[0] * seconds, "half", (self.starts, file))
+            self.at(self.now + GAP[1] * seconds, "second", (self.starts, file))
+        self.at(self.now + seconds, "saved", (self.starts, file))
 
     def _lose(self, file: File | None) -> None:
         """Note what the program writes over, or removes, that it didn't go on from."""
@@ -308,20 +309,20 @@ class World:
             self.written_over.append(file)
 
     def _on_half(self, token: object) -> None:
-        number, file = token  # type: ignore[misc]
-        if self._is_of(number) and self.saving is file:
+        start, file = token  # type: ignore[misc]
+        if self._is_of(start) and self.saving is file:
             file.is_mixed, file.content = True, self.content()
             self.version += 1
 
     def _on_second(self, token: object) -> None:
-        number, file = token  # type: ignore[misc]
-        if self._is_of(number) and self.saving is file:
+        start, file = token  # type: ignore[misc]
+        if self._is_of(start) and self.saving is file:
             file.is_mixed, file.content = False, self.content()
             self.version += 1
 
     def _on_saved(self, token: object) -> None:
-        number, file = token  # type: ignore[misc]
-        if not self._is_of(number) or self.saving is not file:
+        start, file = token  # type: ignore[misc]
+        if not self._is_of(start) or self.saving is not file:
             return
         program = self.program
         self.saving, file.is_writing, file.changed = None, False, self.now
@@ -343,13 +344,13 @@ class World:
         wait = program.every
         if program.form == "best" and self.chance.random() < 0.5:
             wait *= 2  # it was no better
-        self.at(self.now + wait, "save", number)
+        self.at(self.now + wait, "save", start)
 
-    def _on_finish(self, number: object) -> None:
-        if not self._is_of(number):
+    def _on_finish(self, start: object) -> None:
+        if not self._is_of(start):
             return
         if self.saving is not None:
-            self.at(self.now + self.program.save_seconds, "finish", number)
+            self.at(self.now + self.program.save_seconds, "finish", start)
             return
         if self.is_full:
             self._crash("disk")
@@ -358,10 +359,10 @@ class World:
             self.results_over.append(self.result)
         self.result, self.is_finishing = 0, True
         self.version += 1
-        self.at(self.now + self.program.save_seconds, "written", number)
+        self.at(self.now + self.program.save_seconds, "written", start)
 
-    def _on_written(self, number: object) -> None:
-        if not self._is_of(number):
+    def _on_written(self, start: object) -> None:
+        if not self._is_of(start):
             return
         if self.is_full:
             self._crash("disk")

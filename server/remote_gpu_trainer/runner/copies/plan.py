@@ -128,6 +128,12 @@ class Drop(NamedTuple):
     name: str
 
 
+class Forget(NamedTuple):
+    """Remove what is held here: it lies there, or newer ones there have replaced it."""
+
+    name: str
+
+
 class Tell(NamedTuple):
     """Say that something isn't copied. `key`: what it is about."""
 
@@ -135,7 +141,7 @@ class Tell(NamedTuple):
     text: str
 
 
-Action = Union[Copy, Drop, Tell]
+Action = Union[Copy, Drop, Forget, Tell]
 
 
 def plan(here: list[Here], there: list[There], job: Job) -> list[Action]:
@@ -146,7 +152,12 @@ def plan(here: list[Here], there: list[There], job: Job) -> list[Action]:
     left = [one for one in there if one not in drops]
     # What a later attempt saves is copied first, and must not take the line of what is held.
     lines = left + [_as_there(one) for one in here if one.line]
+    held = [one for one in here if one.line]
+    forgotten = [one for one in held if _has(left, one) or _is_outdone(_as_there(one), left)]
+    actions += [Forget(one.name) for one in forgotten]
     for one in sorted(here, key=lambda one: -one.order):
+        if one in forgotten:
+            continue
         if one.state == CORRUPT:
             text = f"{one.name} is corrupt and isn't copied: {one.why}"
             actions.append(Tell(f"corrupt {one.name}", text))
@@ -285,20 +296,24 @@ def _superseded(here: list[Here], there: list[There], job: Job) -> list[There]:
     for one in there:
         if one.state == PARTIAL or one in best or one.counts and one.digest in digests_here:
             continue
-        if not _is_replaced(one, there):
-            continue
-        newer = [
-            other
-            for other in there
-            if other.kind in (one.kind, one.kind.split(PART)[0])
-            and other.counts
-            and (other.line, age_of(other)) > (one.line, age_of(one))
-        ]
-        if one.state != UNKNOWN:
-            newer = [o for o in newer if o.state == COMPLETE and _is_as_far(o, one)]
-        if len(newer) >= KEPT:
+        if _is_replaced(one, there) and _is_outdone(one, there):
             drops.append(one)
     return drops
+
+
+def _is_outdone(one: There, there: list[There]) -> bool:
+    """Return whether KEPT newer ones came as far, and are complete unless that isn't known of this
+    one either."""
+    newer = [
+        other
+        for other in there
+        if other.kind in (one.kind, one.kind.split(PART)[0])
+        and other.counts
+        and (other.line, age_of(other)) > (one.line, age_of(one))
+    ]
+    if one.state != UNKNOWN:
+        newer = [o for o in newer if o.state == COMPLETE and _is_as_far(o, one)]
+    return len(newer) >= KEPT
 
 
 def _is_as_far(newer: There, one: There) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from .. import content, log, procs
+from .. import content, history, log, procs
 from ..completeness import AT_ONCE, COMPLETE, CORRUPT
 from ..context import Run
 from ..folder import ATTEMPT, RC
@@ -118,8 +118,15 @@ class Reader:
         folder = self.run.folder
         if self.is_over():
             noted = folder.json(RC)
-            return noted.get("number") != folder.attempt() or noted.get("code") != 0
+            if noted.get("number") != folder.attempt() or noted.get("code") != 0:
+                return True
+            return self._has_failed()  # a pipe or a wrapper says 0 of whatever was killed in it
         return self.is_earlier(group)
+
+    def _has_failed(self) -> bool:
+        """Return whether the attempt that is over ended with a failure, by its event."""
+        number = self.run.folder.attempt()
+        return history.last_failure(self.run.folder.read("events.jsonl")).get("attempt") == number
 
     def _has_rhythms(self, group: Group) -> bool:
         """Return whether a file of a checkpoint was written twice while another one wasn't."""

@@ -20,7 +20,7 @@ from . import groups, held, mirror, place, place_at
 from .generations import Generations, digest_of, name_of
 from .groups import Group
 from .place import Files, join
-from .plan import Copy, Drop, Here, Job, age_of, is_mixed, newest, plan, waits
+from .plan import Copy, Drop, Forget, Here, Job, age_of, is_mixed, newest, plan, waits
 from .reading import Reader
 from .records import LAST, SAFE, Records, add_row, read_mixed, write_last
 from .tool import Tools
@@ -163,6 +163,9 @@ class Round:
                             overtaken[action.name] = overtaken.get(action.name, 0) + 1
                             kinds, missed = kinds | kind, missed | kind
                         is_changed = max(overtaken.values(), default=0) < TRIES
+                    elif isinstance(action, Forget):
+                        self.held.drop(action.name)
+                        self.groups = [one for one in self.groups if one.name != action.name]
                     elif action.key == "room":
                         failed = failed or action.text
                     else:
@@ -177,7 +180,6 @@ class Round:
                     self.moved()
                 there = self.there.listed()  # a bucket may list late what was just written
             self._reread()
-            self._drop_held()
             self.there.tell_newest()
         except (Failed, OSError) as error:
             return Result("failed", False, failed or str(error))
@@ -286,12 +288,6 @@ class Round:
         self.there.tell_newest()
         self.records.write()
         return False
-
-    def _drop_held(self) -> None:
-        """Remove from this box what was held until it lay there. Raises Failed."""
-        for one in self.held.listed():
-            if self.there.find(one.digest):
-                self.held.drop(one.name)
 
     def _reread(self) -> None:
         """At the end compare once more what lies both here and there, newest first, and mend it.

@@ -270,7 +270,13 @@ def _train(job: Any, state: State, seen: Seen, now: float, is_late: bool) -> Ste
         is_early = not is_due(state, seen.is_full, now) and not isinstance(then, Verdict)
         return _then_start(job, state, actions, holding.WAIT if is_early else then, seen, now)
     if seen.attempt < state.attempt:  # whoever was to start it died before
-        return state, [Start(state.attempt, state.source)]
+        state, actions, then = _hold_before_attempt(job, state, seen, now)
+        if then == holding.WAIT:
+            return state, actions
+        if isinstance(then, Verdict):
+            state, more = _end(state, then)
+            return state, [*actions, *more]
+        return state, [*actions, Start(state.attempt, state.source)]
     if not seen.is_alive:
         return _judge_attempt(job, state, seen, now)
     copies, actions = copying.watch_round(job, state.copying, seen, now)
