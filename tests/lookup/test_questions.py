@@ -326,6 +326,11 @@ def test_nothing_is_said_to_fit_that_ran_out_or_is_no_language_model(question):
             "RTX 3090 and A100.",
         ),
         (
+            "The same script runs fine on my own machine, but fails on our cluster.",
+            "By your text these differ between the run that works and the one that fails: "
+            "your own machine and a server.",
+        ),
+        (
             "before the upgrade the code had no problem, after git pull it raises an error",
             "Find out first what the upgrade moved",
         ),

@@ -84,10 +84,10 @@ _MACHINES = {
     "SageMaker": r"\bsagemaker\b",
     "Docker": r"\bdocker (?:image|container)\b|容器里",
     "Windows": r"\bwindows\b|\bwin(?:10|11)\b",
-    "your own machine": r"\b(?:local(?:ly)?|laptop|my (?:own "
-    ")?(?:pc|machine|desktop))\b|本地|自己的电脑",
-    "a server": r"\b(?:on|to|my|our|in) (?:a |the |my |our )?(?:\w+ "
-    ")?(?:server|cluster|cloud)\b|服务器|集群",
+    "your own machine": r"\b(?:local(?:ly)?|laptop|my (?:own )?(?:pc|machine|desktop))\b"
+    r"|本地|自己的电脑",
+    "a server": r"\b(?:on|to|my|our|in) (?:a |the |my |our )?(?:\w+ )?(?:server|cluster|cloud)\b"
+    r"|服务器|集群",
 }
 _SERVES = re.compile(r"\binference\b|\bserv(?:e|ing)\b|推理", re.I)  # no training
 _SLOWER = re.compile(r"\bslow\w*|longer|degradation|training time|\bspeed\b|慢", re.I)
@@ -198,11 +198,10 @@ def _try_versions(versions: dict[str, list[str]]) -> list[str]:
         (name, kept) = next(iter(versions.items()))
         named = name.replace(" ", "-")
         first = (
-            f"Change {named} alone, in a copy of the environment, and run 50 steps with "
-            f"each: if it "
-            "decides, halve the releases between the two (`pip index versions "
-            f"{named}`) until two neighbours are left, and read the notes of the later one. If it "
-            "doesn't, another package moved with it."
+            f"Change {named} alone, in a copy of the environment, and run 50 steps with each: if "
+            f"it decides, halve the releases between the two (`pip index versions {named}`) until "
+            "two neighbours are left, and read the notes of the later one. If it doesn't, another "
+            "package moved with it."
         )
     else:
         first = (
@@ -219,16 +218,15 @@ def _try_cards(cards: list[str]) -> list[str]:
     if all(numbers) and numbers[0] != numbers[1]:
         named = f" ({cards[0]} has {numbers[0]}, {cards[1]} {numbers[1]})"
     return [
-        f"What is compiled is made for compute capabilities{named}: torch itself and "
-        f"each extension "
-        'that was built on the other machine. `python -c "import torch; print(torch.__version__, '
+        f"What is compiled is made for compute capabilities{named}: torch itself and each "
+        'extension that was built on the other machine. `python -c "import torch; '
+        "print(torch.__version__, "
         'torch.cuda.get_arch_list(), torch.cuda.get_device_capability())"`; build extensions anew '
         "on this card (`rgt lookup --id ENV1`).",
         "If it computes but otherwise: one batch, fixed seed and fp32 on both, once more with "
-        "`NVIDIA_TF32_OVERRIDE=0` and with "
-        "`torch.backends.cuda.enable_flash_sdp(False)`; the switch "
-        "that makes the losses agree names the kernel. `rgt health BOX` says whether the card "
-        "itself reckons wrongly.",
+        "`NVIDIA_TF32_OVERRIDE=0` and with `torch.backends.cuda.enable_flash_sdp(False)`; the "
+        "switch that makes the losses agree names the kernel. `rgt health BOX` says whether the "
+        "card itself reckons wrongly.",
     ]
 
 

@@ -75,8 +75,7 @@ def memory(line: str) -> list[str]:
     if len(sizes) == 2 and parameters >= 1:
         adam = (
             f" Adam holds 8 bytes for each trained weight: {max(sizes) - sizes[0]:,.0f} "
-            f"MiB would be "
-            f"that of {parameters:,.0f} million."
+            f"MiB would be that of {parameters:,.0f} million."
         )
     test = (
         "To be sure print `torch.cuda.memory_allocated()` at the same point of steps 50, 500 and "
@@ -116,10 +115,9 @@ def plateau(line: str) -> list[str]:
             "loop, and leaves data or learning rate (`rgt lookup --id O1`).",
         ]
     return [
-        f"{NORMAL} where it falls by itself, as yours does: a network first learns to "
-        f"give the mean, "
-        "and leaves that flat stretch only later; it comes again with other seeds. A long warm-up "
-        "of the learning rate lengthens it.",
+        f"{NORMAL} where it falls by itself, as yours does: a network first learns to give the "
+        "mean, and leaves that flat stretch only later; it comes again with other seeds. A long "
+        "warm-up of the learning rate lengthens it.",
         "The value tells: ln(classes) for cross-entropy, ln(batch) for a contrastive loss, the "
         f"variance of the targets for MSE is what a constant answer gets.{named} See whether the "
         "learning rate was still rising there, and judge by the score afterwards.",
