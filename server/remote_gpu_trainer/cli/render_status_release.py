@@ -383,7 +383,9 @@ def _ways_on(place: Box, state: Status) -> list[str]:
     told = []
     if state.state == "deadline":
         told.append(f"to go on: {words} --set deadline={job_start.longer(state)}, an hour from now")
-    if known and (differing := job_start.told_differing(job_start.differing_code(place, known))):
+    if known and (
+        differing := job_start.describe_differing(job_start.differing_code(place, known))
+    ):
         told.append(f"{differing}; {words} --code sends it")
     return told
 

@@ -748,7 +748,7 @@ def _resume(
         _say("next", f"{program()} {shlex.join(words)} --set deadline={job_start.longer(before)}")
         return 1
     differing = job_start.differing_code(place, known) if known and not with_code else None
-    if differing is not None and (told := job_start.told_differing(differing)):
+    if differing is not None and (told := job_start.describe_differing(differing)):
         _say("code", f"{told}; --code sends it")
     again = shlex.join([*words, *_options_of(fields)])
     if known and not fields and not with_code:

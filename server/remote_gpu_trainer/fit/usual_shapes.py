@@ -34,7 +34,7 @@ class Assumed:
     """A model of a number of weights, and a sentence about what was assumed."""
 
     model: Model
-    told: str
+    sentence: str
 
 
 def assumed_model(weights: int) -> Assumed:
@@ -49,11 +49,11 @@ def assumed_model(weights: int) -> Assumed:
         )
     # Of its own count nothing may stay: the matrices are those of the weights that were given.
     model = replace(shape, counted=None, kind="", guessed=f"{name} stands for it", weights=weights)
-    told = (
+    sentence = (
         f"assumed: the shape of {name}, {shape.layers} layers of {shape.hidden} and "
         f"{shape.vocab:,} words; its config.json would say it"
     )
-    return Assumed(model, told)
+    return Assumed(model, sentence)
 
 
 @lru_cache(maxsize=1)

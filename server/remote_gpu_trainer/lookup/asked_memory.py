@@ -262,7 +262,7 @@ def _by(assumed: Assumed, numbers: Numbers, way: Way) -> str:
 
 
 def _shape(assumed: Assumed) -> str:
-    return assumed.told.removeprefix("assumed: ").partition(";")[0]
+    return assumed.sentence.removeprefix("assumed: ").partition(";")[0]
 
 
 def _fit_images(line: str, numbers: Numbers) -> list[str]:

@@ -165,7 +165,7 @@ async def ask_user(context: Context, plan: str | None = None) -> Elicit[Consent]
     if kept is None or not kept.is_valid or capabilities is None or not capabilities.elicitation:
         return Consent(agreed=True)
     told = [f"On {kept.act.box.name}: {kept.act.line}"]
-    for name, value in kept.act.told.items():
+    for name, value in kept.act.terms.items():
         lines = value if isinstance(value, list) else [value]
         told += [f"{name}: {line}" for line in lines if line]
     return Elicit("\n".join(told), Consent)
@@ -178,7 +178,7 @@ async def _show(context: Context, make: Callable[[], Act]) -> CallToolResult:
     _kept[plan_id] = Kept(act, make)
     while len(_kept) > MOST_PLANS:
         del _kept[next(iter(_kept))]
-    told = {name: value for name, value in act.told.items() if value}
+    told = {name: value for name, value in act.terms.items() if value}
     plan = {"id": plan_id, "box": act.box.name, "command": act.line, **told}
     plan |= {"valid_seconds": int(VALID)}
     return _answer(act, plan=plan, quoted=list(act.leaves) or None, next="ask the user")

@@ -49,16 +49,16 @@ class Act:
     """What would be done on a box.
 
     `words`: of the command, without the program's name. `run`: the run's folder on the box.
-    `told`: for the user, texts of theirs and of this program alone. `leaves`: what stays on the box
-    and nobody keeps, as the box has it. `mark`: differs once anything
-    that the plan rests on has changed.
+    `terms`: for the user, texts of theirs and of this program alone. `leaves`: what stays on the
+    box and nobody keeps, as the box has it. `mark`: differs once anything that the plan rests on
+    has changed.
     """
 
     kind: str
     box: Box
     run: str
     words: tuple[str, ...]
-    told: dict[str, Any] = field(compare=False)
+    terms: dict[str, Any] = field(compare=False)
     mark: str = ""
     leaves: tuple[str, ...] = ()
 
@@ -91,8 +91,8 @@ def start(
         words += ("--profile", profile) if profile else ()
     words += _set(fields)
     mark = _mark(box, before, path.read_bytes().hex(), _sums(plan), profile)
-    told = _told_of(plan, box, before.first_start, now)
-    return Act("rehearse" if rehearse else "start", box, plan.job.folder, words, told, mark)
+    terms = _terms_of(plan, box, before.first_start, now)
+    return Act("rehearse" if rehearse else "start", box, plan.job.folder, words, terms, mark)
 
 
 def resume(box: Box, run: str, fields: tuple[str, ...] = ()) -> Act:
@@ -109,18 +109,18 @@ def resume(box: Box, run: str, fields: tuple[str, ...] = ()) -> Act:
                 "the run wasn't started from here, so its job isn't known; pass job in place of run"
             )
         _, plan = job_start.plan_anew(box, known, fields, now, with_code=False)
-        told, sums = _told_of(plan, box, before.first_start, now), _sums(plan)
+        terms, sums = _terms_of(plan, box, before.first_start, now), _sums(plan)
     else:
         if passed := job_start.passed(before, now):
             raise NotPlanned(f"{passed}; pass fields, such as deadline={job_start.longer(before)}")
-        told, sums = _told_of_there(box, before, known), {}
+        terms, sums = _terms_of_there(box, before, known), {}
     differing = job_start.differing_code(box, known) if known else []
-    if said := job_start.told_differing(differing):
-        told["code"] = f"{said}; pass job in place of run to send it"
-    return Act("resume", box, before.dir, words, told, _mark(box, before, sums))
+    if said := job_start.describe_differing(differing):
+        terms["code"] = f"{said}; pass job in place of run to send it"
+    return Act("resume", box, before.dir, words, terms, _mark(box, before, sums))
 
 
-def _told_of_there(box: Box, before: Status, known: known_jobs.Known | None) -> dict[str, Any]:
+def _terms_of_there(box: Box, before: Status, known: known_jobs.Known | None) -> dict[str, Any]:
     """Return what to tell of a run that goes on with the script that is on the box."""
     given = known.given if known else {}
     return {
@@ -132,7 +132,7 @@ def _told_of_there(box: Box, before: Status, known: known_jobs.Known | None) -> 
     }
 
 
-def _told_of(plan: job_start.Plan, box: Box, first: float | None, now: float) -> dict[str, Any]:
+def _terms_of(plan: job_start.Plan, box: Box, first: float | None, now: float) -> dict[str, Any]:
     """Return what to tell of a job whose script is sent. `first`: when it was started before."""
     began = first or now
     until = run_ends.until(plan.job, now, first)
@@ -176,13 +176,13 @@ def stop(box: Box, run: str) -> Act:
     before = _asked(box, run)
     if before.state not in ("alive", "stalled"):
         raise NotPlanned(f"the run is {before.state}, so there is nothing to stop")
-    told = {
+    terms = {
         "sends_bytes": 0,
         "worst_cost": "nothing more than the box costs until you end it",
         "end_command": _stays(box, _platform(box, before)),
     }
     words = ("stop", box.name, _which(box, run, before))
-    return Act("stop", box, before.dir, words, told, _mark(box, before))
+    return Act("stop", box, before.dir, words, terms, _mark(box, before))
 
 
 def fetch(box: Box, run: str, also: tuple[str, ...] = ()) -> Act:
@@ -196,7 +196,7 @@ def fetch(box: Box, run: str, also: tuple[str, ...] = ()) -> Act:
         for one in before.saved_elsewhere
         if not any(f"{one['path']}/".startswith(f"{path.rstrip('/')}/") for path in also)
     )
-    told = {
+    terms = {
         "folder_bytes": _size_of(box, before.dir),
         "brings_also": list(also),
         "leaves": f"{len(leaves)} that its log says were saved elsewhere: {KEEP}" if leaves else "",
@@ -205,7 +205,7 @@ def fetch(box: Box, run: str, also: tuple[str, ...] = ()) -> Act:
         "end_command": _stays(box, _platform(box, before)),
     }
     words = ("release", box.name, _which(box, run, before), *(f"--also={path}" for path in also))
-    return Act("fetch", box, before.dir, words, told, _mark(box, before), leaves)
+    return Act("fetch", box, before.dir, words, terms, _mark(box, before), leaves)
 
 
 def _stays(box: Box, profile: str) -> str:
@@ -310,6 +310,6 @@ def _mark(box: Box, before: Status, *more: Any) -> str:
     Steps go on all the time, and aren't part of it.
     """
     known = known_jobs.find(box, before.dir) if before.dir else None
-    told = [boxes.address(box), before.dir, before.state, before.attempt, before.asked]
-    told += [before.deadline, known and known.at, *more]
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+    facts = [boxes.address(box), before.dir, before.state, before.attempt, before.asked]
+    facts += [before.deadline, known and known.at, *more]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()

@@ -84,8 +84,8 @@ def expand(sweep: Written) -> list[dict]:
         )
     for option, values in grid.items():
         if not isinstance(values, list) or not values:
-            told = f"must be a list of values; write {shown(option, 60)}: [1, 2]"
-            raise _fault(sweep, ("grid", option), told)
+            fault = f"must be a list of values; write {shown(option, 60)}: [1, 2]"
+            raise _fault(sweep, ("grid", option), fault)
     always = sweep.get("arguments") or []
     if not isinstance(always, list):
         raise _fault(sweep, ("arguments",), "must be a list of words; write arguments: [--fast]")
@@ -95,8 +95,8 @@ def expand(sweep: Written) -> list[dict]:
         for option, values in grid.items()
     }
     if math.prod(len(texts) for texts in texts_of.values()) > MOST_CELLS:
-        told = f"makes more than {MOST_CELLS:,} combinations; give fewer values"
-        raise _fault(sweep, ("grid",), told)
+        fault = f"makes more than {MOST_CELLS:,} combinations; give fewer values"
+        raise _fault(sweep, ("grid",), fault)
     cells, seen = [], {}
     for texts in itertools.product(*texts_of.values()):
         pairs = list(zip(grid, texts, strict=True))
@@ -115,15 +115,15 @@ def _word_of(sweep: Written, path: tuple[str | int, ...], value: object) -> str:
         word = str(value).lower()
         raise _fault(sweep, path, f'is {word}, and must be a text or a number; write "{word}"')
     if not isinstance(value, (str, int, float)):
-        told = "must be a text or a number; write one, or leave it out"
-        raise _fault(sweep, path, told)
+        fault = "must be a text or a number; write one, or leave it out"
+        raise _fault(sweep, path, fault)
     return str(getattr(value, "written", value))
 
 
-def _fault(sweep: Written, path: tuple[str | int, ...], told: str) -> JobError:
+def _fault(sweep: Written, path: tuple[str | int, ...], fault: str) -> JobError:
     place = sweep.place(path)
     field = ".".join(shown(part, 60) for part in path)
-    return JobError(f"{place}, {field}: {told}" if place else f"{field}: {told}")
+    return JobError(f"{place}, {field}: {fault}" if place else f"{field}: {fault}")
 
 
 def _short(text: str) -> str:

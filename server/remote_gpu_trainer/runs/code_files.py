@@ -126,15 +126,15 @@ def choose(folder: Path) -> CodeFiles:
     for name in names:
         path = folder / name
         try:
-            told = path.lstat()
+            info = path.lstat()
         except OSError:
             continue  # deleted here, and git wasn't told
-        if not (stat.S_ISREG(told.st_mode) or stat.S_ISLNK(told.st_mode)):
+        if not (stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode)):
             continue
-        if _is_key(path, name, told):
+        if _is_key(path, name, info):
             keys.append(name)
         else:
-            sizes[name] = told.st_size if stat.S_ISREG(told.st_mode) else 0
+            sizes[name] = info.st_size if stat.S_ISREG(info.st_mode) else 0
     return CodeFiles(folder, sizes, keys, untracked, left, listed is not None)
 
 
@@ -213,12 +213,12 @@ def _ignores_itself(folder: str) -> bool:
     return [line for line in lines if line.strip() and not line.startswith(b"#")] == [b"*"]
 
 
-def _is_key(path: Path, name: str, told: os.stat_result) -> bool:
+def _is_key(path: Path, name: str, info: os.stat_result) -> bool:
     """Whether a file looks like a key or a password, by its name or by how it begins."""
     *folders, last = name.split("/")
     if KEY_NAME.search(last) or _SECRET_NAME.search(last) or _SECRET_FOLDER.intersection(folders):
         return True
-    if not stat.S_ISREG(told.st_mode):
+    if not stat.S_ISREG(info.st_mode):
         return False
     try:
         with path.open("rb") as file:

@@ -40,8 +40,8 @@ def find(names: Iterable[str], metric: str = "", series: bool = False) -> list[R
     places = {name: _box_of(name) for name in by_box}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         answers = list(pool.map(lambda one: _ask(places[one], words, by_box[one]), by_box))
-    told = dict(zip(by_box, answers, strict=True))
-    return [one for name, box, run in wanted for one in _runs(places[box], name, run, *told[box])]
+    found = dict(zip(by_box, answers, strict=True))
+    return [one for name, box, run in wanted for one in _runs(places[box], name, run, *found[box])]
 
 
 def find_cells(box: Box, folder: str, series: bool = False) -> list[Run]:
@@ -90,8 +90,8 @@ def _ask(box: Box, words: str, runs: list[str]) -> tuple[list[dict], list[dict]]
     """Return the jobs and the rows that a box tells. Raises NotCompared."""
     args = (words, *dict.fromkeys(runs))
     try:
-        told = other_runs.ask_json(box, "runs.run_facts", args, LIMIT)
-        jobs, rows = told["jobs"], told["rows"]
+        answer = other_runs.ask_json(box, "runs.run_facts", args, LIMIT)
+        jobs, rows = answer["jobs"], answer["rows"]
         if all(isinstance(one, dict) for one in (*jobs, *rows)):
             return jobs, rows
         why = other_runs.UNREAD

@@ -201,11 +201,11 @@ def _list_notes(
 ) -> list[str]:
     notes = _notes_of_facts(runs)
     if not called:
-        told = "no metric is named, so nothing is said of seeds; `metric` in the job names one"
-        return [*notes, told]
+        text = "no metric is named, so nothing is said of seeds; `metric` in the job names one"
+        return [*notes, text]
     if len(called) > 1:
-        told = ", ".join(shown(name, 40) for name in called)
-        return [*notes, f"the jobs name several metrics ({told}); --metric NAME takes one for all"]
+        text = ", ".join(shown(name, 40) for name in called)
+        return [*notes, f"the jobs name several metrics ({text}); --metric NAME takes one for all"]
     first, *others = configurations
     if all(len(one.values) < 2 for one in configurations):
         notes.append(
@@ -229,12 +229,12 @@ def _notes_of_facts(runs: list[Run]) -> list[str]:
     ]
     notes = []
     if unknown and len({run.source for run in runs}) > 1:
-        told = ", ".join(unknown)
-        notes.append(f"{NOT_RECORDED} of each run: {told}; whether these are alike isn't known")
+        names = ", ".join(unknown)
+        notes.append(f"{NOT_RECORDED} of each run: {names}; whether these are alike isn't known")
     for name in sorted({name for run in runs for name in run.facts}):
-        told = {run.fact(name) for run in runs}
+        values = {run.fact(name) for run in runs}
         is_seen = name == "card" or name.endswith(VERSION)
-        if is_seen and len(told) > 1 and NOT_RECORDED not in told:
+        if is_seen and len(values) > 1 and NOT_RECORDED not in values:
             notes.append(f"{name}: not the same in all runs, which a difference may come from")
     return notes
 
@@ -334,22 +334,22 @@ def _code_facts(code: dict[str, Any]) -> dict[str, str]:
 def _data_of(job: dict[str, Any]) -> str:
     copies = job.get("data")
     copies = [one for one in copies if isinstance(one, dict)] if isinstance(copies, list) else []
-    told = [f"{one.get('from')} to {one.get('to')}" for one in copies]
-    return "; ".join(told) or NOT_RECORDED
+    copied = [f"{one.get('from')} to {one.get('to')}" for one in copies]
+    return "; ".join(copied) or NOT_RECORDED
 
 
 def _cards_of(row: dict[str, Any], job: dict[str, Any]) -> str:
     if job.get("gpus") == 0:
         return "none: it runs on the CPU"
     names = cards_named(row.get("gpu"))
-    told = [f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
-    return ", ".join(told) or NOT_RECORDED
+    counted = [f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
+    return ", ".join(counted) or NOT_RECORDED
 
 
-def _versions_of(told: Any) -> dict[str, str]:
-    if not isinstance(told, dict) or not told:
+def _versions_of(seen: Any) -> dict[str, str]:
+    if not isinstance(seen, dict) or not seen:
         return {"versions": NOT_RECORDED}
-    return {"versions": "recorded", **{f"{name}{VERSION}": str(told[name]) for name in told}}
+    return {"versions": "recorded", **{f"{name}{VERSION}": str(seen[name]) for name in seen}}
 
 
 def _state_of(row: dict[str, Any]) -> str:
@@ -361,9 +361,9 @@ def _state_of(row: dict[str, Any]) -> str:
     return "no end" if row.get("began") is True else "not begun"
 
 
-def _read_number(told: Any) -> float | str | None:
+def _read_number(number_row: Any) -> float | str | None:
     """Return the value of a number as the box tells it: 'nan' as a text."""
-    value = told.get("value") if isinstance(told, dict) else None
+    value = number_row.get("value") if isinstance(number_row, dict) else None
     if isinstance(value, str):
         return value if value in ("nan", "inf", "-inf") else None
     number = finite(value, math.inf)

@@ -223,8 +223,8 @@ def _marks(box: Box, what: str, mark: str, folders: list[str], ask: Ask | None =
             break
         ask.wait(EVERY)
         waited += EVERY
-    told = reply.out.decode("utf-8", "replace").split("\n") if reply.outcome == "ok" else []
-    return [place for place in folders if place in {line.strip() for line in told}]
+    lines = reply.out.decode("utf-8", "replace").split("\n") if reply.outcome == "ok" else []
+    return [place for place in folders if place in {line.strip() for line in lines}]
 
 
 def lines_for_page(done: Receipt, today: date) -> list[str]:

@@ -166,11 +166,11 @@ def with_prices(what: str, found: dict[str, Any], report: dict[str, Any]) -> dic
     room = report["need_gib"] * (1 + (report["uncertain"] or 0.0))
     today = date.today()
     offers = prices.cheapest(profile.load(), room, today)
-    told = [
+    rows = [
         {**asdict(offer), "day": offer.day.isoformat(), "past": offer.past(today)}
         for offer in offers
     ]
-    return {"what": what, **found, "cheapest": told}
+    return {"what": what, **found, "cheapest": rows}
 
 
 def _model(
@@ -182,8 +182,8 @@ def _model(
     """
     weights = model_config.weight_count(parameters) if parameters else 0
     if config:
-        data, told = _config(config)
-        return replace(model_config.read_config(data, shape), weights=weights), told
+        data, notes = _config(config)
+        return replace(model_config.read_config(data, shape), weights=weights), notes
     if shape:
         missing = [name for name in NEEDED if SHAPE[name] not in shape]
         if missing:
@@ -192,7 +192,7 @@ def _model(
         return replace(model, guessed="", weights=weights), []
     if weights:
         assumed = assumed_model(weights)
-        return assumed.model, [assumed.told]
+        return assumed.model, [assumed.sentence]
     raise BadRequest(
         f"no model given; {MODEL}, or --parameters, or --layers, --hidden, --heads and --vocabulary"
     )
@@ -206,7 +206,7 @@ def _config(config: str) -> tuple[bytes, list[str]]:
     from . import hub
 
     if not os.path.lexists(os.path.expanduser(config)) and (found := hub.config_of(config)):
-        return found.data, [found.told]
+        return found.data, [found.note]
     return _read(config), []
 
 

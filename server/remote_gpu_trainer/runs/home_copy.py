@@ -95,10 +95,10 @@ def _compare(copy: Copy, until: float, reads: bool) -> None:
     data = manifest.read_bytes()
     if hashlib.sha256(data).hexdigest() != copy.manifest:
         raise _Lost(f"has another {MANIFEST} than when it was verified")
-    told = json.loads(data)
-    if told.get("checks", {}).get("unlisted") or not told["files"]:
+    listed = json.loads(data)
+    if listed.get("checks", {}).get("unlisted") or not listed["files"]:
         raise _Lost("has files that no manifest can name")
-    for row in told["files"]:
+    for row in listed["files"]:
         _compare_file(copy.folder, row, until, reads)
 
 

@@ -35,7 +35,7 @@ class Found:
     """The bytes of a config.json, and a sentence on where they are from."""
 
     data: bytes
-    told: str
+    note: str
 
 
 def config_of(name: str) -> Found | None:
@@ -44,8 +44,8 @@ def config_of(name: str) -> Found | None:
     Raises BadRequest where it can't be had.
     """
     if known := known_config(name):
-        told = f"{name} as it is known here: {known.address}, read {known.date}"
-        return Found(json.dumps(known.config).encode(), told)
+        note = f"{name} as it is known here: {known.address}, read {known.date}"
+        return Found(json.dumps(known.config).encode(), note)
     if not NAME.fullmatch(name) or name.endswith((".json", ".py")):
         return None
     if found := _on_this_disk(name):
@@ -55,8 +55,8 @@ def config_of(name: str) -> Found | None:
     except NoAnswer:
         # Copies by others keep the name behind the owner.
         if known := known_config(_COPIED.sub("", name.rpartition("/")[2])):
-            told = f"the Hub can't be asked; {name} is taken for the model of that name: "
-            return Found(json.dumps(known.config).encode(), told + known.address)
+            note = f"the Hub can't be asked; {name} is taken for the model of that name: "
+            return Found(json.dumps(known.config).encode(), note + known.address)
         raise
 
 

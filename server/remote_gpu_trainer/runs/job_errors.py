@@ -169,8 +169,8 @@ def _unknown(fault: Fault) -> str:
         return f"unknown field; write {meant.rpartition('.')[2]} in place of {_name(written)}"
     if meant:
         is_known = meant.rpartition(".")[2] == spelt_as(written)
-        told = "stands in the wrong place" if is_known else "unknown field"
-        return f"{told}; {_write_elsewhere(fault, meant)}"
+        fault_words = "stands in the wrong place" if is_known else "unknown field"
+        return f"{fault_words}; {_write_elsewhere(fault, meant)}"
     own = names_of(fault.model) if fault.model else []
     if above and own and len(own) <= MOST_NAMES:
         return f"unknown field; {above} has {', '.join(own)}"
@@ -219,12 +219,12 @@ def _write_elsewhere(fault: Fault, where: str) -> str:
 
 
 def _limit(words: str, name: str) -> Callable[[Fault], str]:
-    def told(fault: Fault) -> str:
+    def say_fault(fault: Fault) -> str:
         limit = _short(fault.about.get(name, ""))
         is_it = f"is {_short(fault.value)}, and " if _is_number(fault.value) else ""
         return f"{is_it}must be {words.format(limit)}; {_write(fault)}"
 
-    return told
+    return say_fault
 
 
 def _form(fault: Fault) -> str:
@@ -237,20 +237,20 @@ def _form(fault: Fault) -> str:
 
 
 def _length(words: str, limit: str) -> Callable[[Fault], str]:
-    def told(fault: Fault) -> str:
+    def say_fault(fault: Fault) -> str:
         size = fault.about.get(limit, "")
         return f"{words.format(_short(size))}; {_write(fault)}"
 
-    return told
+    return say_fault
 
 
 def _own_words(fault: Fault) -> str:
     """Return what a check of our own says, with what to write."""
-    told, error = str(fault.about.get("told", "")), fault.about.get("error")
+    sentence, error = str(fault.about.get("told", "")), fault.about.get("error")
     if isinstance(error, WrongValue):
         line = _line(fault.name, error.meant, fault.place, _dotted(fault.path))
-        return f"{told}; write {line}{error.more}"
-    return told if "; " in told else f"{told}; {_write(fault)}"
+        return f"{sentence}; write {line}{error.more}"
+    return sentence if "; " in sentence else f"{sentence}; {_write(fault)}"
 
 
 def _other(fault: Fault) -> str:
@@ -296,12 +296,12 @@ def line_of(fault: Fault) -> str:
     return _placed(fault.place, _dotted(fault.path), words(fault))
 
 
-def placed(given: Any, told: str) -> JobError:
+def placed(given: Any, sentence: str) -> JobError:
     """Return the error of a sentence `FIELD: what is wrong; what to do`, with the field's place."""
-    path, _, words = told.partition(": ")
+    path, _, words = sentence.partition(": ")
     parts: FieldPath = tuple(int(part) if part.isdecimal() else part for part in path.split("."))
     if not isinstance(given, Written) or parts[0] not in Job.model_fields:
-        return JobError(told)
+        return JobError(sentence)
     place = given.place(parts)
     if place and not place.line and place.form != "option":
         place = None

@@ -35,11 +35,11 @@ def read_json(text: str) -> tuple[Any, dict[FieldPath, int]]:
             parse_float=lambda digits: number_as_written(digits, float),
         )
     except json.JSONDecodeError as error:
-        told = next(
+        problem = next(
             (words for begins, words in _PROBLEMS.items() if error.msg.startswith(begins)),
             'this is no valid JSON; write {"name": value, …}',
         )
-        raise Broken(told, error.lineno, error.colno) from None
+        raise Broken(problem, error.lineno, error.colno) from None
     return value, _lines(text)
 
 
@@ -55,8 +55,8 @@ def _refuse_depth_and_nan(text: str) -> None:
         elif word in "}]":
             depth -= 1
         elif word in ("NaN", "Infinity", "-Infinity"):
-            told = f"{word} is no number of JSON; write a finite one, or leave the field out"
-            raise Broken(told, *_at(text, token.start()))
+            problem = f"{word} is no number of JSON; write a finite one, or leave the field out"
+            raise Broken(problem, *_at(text, token.start()))
 
 
 def _at(text: str, position: int) -> tuple[int, int]:
@@ -90,8 +90,8 @@ def _lines(text: str) -> dict[FieldPath, int]:
             here = tuple(path)
             if here in lines:
                 first = lines[here]
-                told = f"in lines {first} and {line}" if first != line else f"twice in line {line}"
-                raise Broken(f"{str(path[-1])[:60]!r} stands {told}; leave one out", line)
+                where = f"in lines {first} and {line}" if first != line else f"twice in line {line}"
+                raise Broken(f"{str(path[-1])[:60]!r} stands {where}; leave one out", line)
             lines[here] = line
         else:
             lines.setdefault(tuple(path), line)

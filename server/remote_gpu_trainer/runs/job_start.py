@@ -365,7 +365,7 @@ def differing_code(box: Box, known: Known) -> list[str]:
     return [name.removeprefix("code/") for name in names if name.startswith("code/")]
 
 
-def told_differing(names: list[str]) -> str:
+def describe_differing(names: list[str]) -> str:
     """Return in how many files the code here differs from the box's, '' for none."""
     if not names:
         return ""
@@ -424,10 +424,10 @@ class Begun:
         has_step = (self.status.step if is_over else self.status.signs.step) is not None
         if self.seconds < FIRST and has_step:
             return []
-        told = Course()
+        course = Course()
         for line in self.status.tail:
-            told.take(line, 0.0)
-        has_loss = bool(told.losses or "loss" in self.status.numbers)
+            course.take(line, 0.0)
+        has_loss = bool(course.losses or "loss" in self.status.numbers)
         return [name for name, has in (("step", has_step), ("loss", has_loss)) if not has]
 
 

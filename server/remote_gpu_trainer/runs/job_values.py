@@ -70,8 +70,8 @@ _A_KEY = (
 class WrongValue(ValueError):
     """A value that can't be used. `meant`: the value to write; `more`: what is said behind it."""
 
-    def __init__(self, told: str, meant: object, more: str = "") -> None:
-        super().__init__(told)
+    def __init__(self, fault: str, meant: object, more: str = "") -> None:
+        super().__init__(fault)
         self.meant, self.more = meant, more
 
 
@@ -129,8 +129,8 @@ def _below(text: str) -> str:
 def _a_pattern(text: str) -> str:
     if not text:
         return text
-    if told := _why_no_pattern(text):
-        raise WrongValue(told, _A_PATTERN)
+    if fault := _why_no_pattern(text):
+        raise WrongValue(fault, _A_PATTERN)
     if _repeats_within(text):
         raise WrongValue(
             "has a repeat within a repeat, which may take for ever on one line", _A_PATTERN
@@ -152,7 +152,7 @@ def _why_no_pattern(text: str) -> str:
             return "" if compile_step_pattern(text) else why.format("it can't be used for bytes", 1)
     except re.error as error:
         words = next(
-            (told for said, told in _IN_A_PATTERN if error.msg.startswith(said)), error.msg
+            (ours for theirs, ours in _IN_A_PATTERN if error.msg.startswith(theirs)), error.msg
         )
         return why.format(words, (error.pos or 0) + 1)
     except (OverflowError, RecursionError):
@@ -256,8 +256,8 @@ def _amount(example: str) -> BeforeValidator:
         if (money := read_money(written)) is not None:
             return str(money)
         if found := re.fullmatch(r"\s*[$€£¥]\s*(\d{1,9}(?:\.\d{1,9})?)\s*", str(written)):
-            told = "has a sign in place of its currency"
-            raise WrongValue(told, f"{found[1]} USD", ", or EUR, CNY")
+            fault = "has a sign in place of its currency"
+            raise WrongValue(fault, f"{found[1]} USD", ", or EUR, CNY")
         raise WrongValue("must be an amount over 0 with its currency", example)
 
     return BeforeValidator(check)
@@ -294,8 +294,8 @@ def _why_no_deadline(text: str, at: datetime | None) -> WrongValue:
         meant = f"{at:%Y-%m-%dT%H:%M}Z"
         return WrongValue("is a time without its zone", meant, f" for UTC, or {meant[:-1]}+02:00")
     if re.fullmatch(r"([01]?\d|2[0-3]):[0-5]\d", text):
-        told = "is a time of day without its zone"
-        return WrongValue(told, f"{text}Z", f" for UTC, or {text}+02:00")
+        fault = "is a time of day without its zone"
+        return WrongValue(fault, f"{text}Z", f" for UTC, or {text}+02:00")
     if re.fullmatch(r"[+-]?\d+(\.\d+)?", text):
         if float(text) <= 0:
             return WrongValue("must be over 0, with a unit", "20h")
@@ -314,8 +314,8 @@ def _why_no_deadline(text: str, at: datetime | None) -> WrongValue:
             return WrongValue("must be one number with s, m, h or d behind it", meant)
     if clock := re.fullmatch(r"(\d{1,3}):([0-5]\d):[0-5]\d", text):
         minutes = int(clock[1]) * 60 + int(clock[2])
-        told = "must be one number with s, m, h or d behind it"
-        return WrongValue(told, f"{max(1, minutes)}m")
+        fault = "must be one number with s, m, h or d behind it"
+        return WrongValue(fault, f"{max(1, minutes)}m")
     if re.match(r"\d{4}-\d", text):
         return WrongValue("is no date and time that there is", "2026-12-01T08:00Z")
     if re.match(r"\d?\d:\d", text):

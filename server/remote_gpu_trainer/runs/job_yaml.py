@@ -88,13 +88,13 @@ def read_yaml(text: str) -> tuple[Any, dict[FieldPath, int]]:
         raise
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        told = f"has the control character U+{error.character:04X}; leave it out"
-        raise Broken(told, line) from None
+        problem = f"has the control character U+{error.character:04X}; leave it out"
+        raise Broken(problem, line) from None
     except yaml.MarkedYAMLError as error:
         raise _in_words(error, text) from None
     except (ValueError, OverflowError):  # an escape such as "\UFFFFFFFF"
-        told = "an escape such as \\U names no character; write the character itself"
-        raise Broken(told, loader.line + 1 if loader else 1) from None
+        problem = "an escape such as \\U names no character; write the character itself"
+        raise Broken(problem, loader.line + 1 if loader else 1) from None
 
 
 def _lines(root: yaml.Node) -> dict[FieldPath, int]:
@@ -132,22 +132,22 @@ def _refuse_unfit(root: yaml.Node) -> None:
                 _refuse_names(node)
             for part in parts:
                 if id(part) in begun and id(part) not in measured:
-                    told = (
+                    problem = (
                         "an anchor (&) holds itself by its alias (*); write the part out without "
                         "the alias"
                     )
-                    raise Broken(told, *_at(part.start_mark))
+                    raise Broken(problem, *_at(part.start_mark))
             todo += [part for part in parts if id(part) not in measured]
             continue
         size = 1 + sum(measured[id(part)][0] for part in parts)
         size += len(node.value) + 1 if isinstance(node, yaml.ScalarNode) else 0
         depth = 1 + max((measured[id(part)][1] for part in parts), default=0)
         if size > MOST_TOGETHER:
-            told = (
+            problem = (
                 f"its aliases (*) make a job of {size:,} bytes or more, over {MOST_TOGETHER:,}; "
                 "write out what is needed"
             )
-            raise Broken(told, *_at(node.start_mark))
+            raise Broken(problem, *_at(node.start_mark))
         if depth > MOST_DEPTH:
             raise Broken(TOO_DEEP, *_at(node.start_mark))
         measured[id(node)] = size, depth
@@ -174,8 +174,8 @@ def _refuse_tag(node: yaml.Node) -> None:
     }[type(node)]
     if node.tag not in fits:
         tag = node.tag.replace(_TAG, "!!")[:40]
-        told = f"a job has no tags such as {tag!r}; leave it out, or put the text into quotes"
-        raise Broken(told, *_at(node.start_mark))
+        problem = f"a job has no tags such as {tag!r}; leave it out, or put the text into quotes"
+        raise Broken(problem, *_at(node.start_mark))
 
 
 def _refuse_names(node: yaml.MappingNode) -> None:
@@ -184,18 +184,18 @@ def _refuse_names(node: yaml.MappingNode) -> None:
     for key, _ in node.value:
         line, column = _at(key.start_mark)
         if not isinstance(key, yaml.ScalarNode):
-            told = (
+            problem = (
                 "a list or an object stands where a name belongs; fill in {{ }} of a template, or "
                 "write NAME: VALUE"
             )
-            raise Broken(told, line, column)
+            raise Broken(problem, line, column)
         kind = key.tag.removeprefix(_TAG)
         if kind == "merge":
             continue
         if kind != "str":
             shown = key.value[:40] or "~"
-            told = f'the name {shown} is read as {_KINDS[kind]}; write "{shown}": in quotes'
-            raise Broken(told, line, column)
+            problem = f'the name {shown} is read as {_KINDS[kind]}; write "{shown}": in quotes'
+            raise Broken(problem, line, column)
         if key.value in seen:
             first = seen[key.value]
             lines = f"in lines {first} and {line}" if first != line else f"twice in line {line}"
@@ -302,10 +302,10 @@ def _in_words(error: yaml.MarkedYAMLError, text: str) -> Broken:
         return Broken("a tab stands where blanks belong; indent with blanks", line, column)
     if "mapping values are not allowed" in said:
         if row.count(": ") + row.rstrip().endswith(":") > 1:
-            told = "a second ': ' stands in this line; put the text into quotes"
+            problem = "a second ': ' stands in this line; put the text into quotes"
         else:
-            told = "this line is too far to the right; begin it under the lines above it"
-        return Broken(told, line, column)
+            problem = "this line is too far to the right; begin it under the lines above it"
+        return Broken(problem, line, column)
     for pattern, words in _PROBLEMS:
         if match := re.search(pattern, said):
             return Broken(words.format(*match.groups()), line, column)

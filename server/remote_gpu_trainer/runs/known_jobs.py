@@ -70,8 +70,8 @@ def remember(
     known = Known(address, folder, profile, given, time.time(), first_start, moved_from)
     key = hashlib.sha256(f"{known.address}\n{folder}".encode()).hexdigest()[:24]
     with suppress(OSError):
-        told = json.dumps(asdict(known), default=str)
-        local_files.write(place() / f"{key}.json", told.encode())
+        record = json.dumps(asdict(known), default=str)
+        local_files.write(place() / f"{key}.json", record.encode())
         files = sorted(place().glob("*.json"), key=lambda path: path.stat().st_mtime)
         for path in files[:-MOST]:
             path.unlink()
@@ -116,7 +116,7 @@ def lost(jobs: list[Known]) -> set[str]:
 
 def damage() -> list[str]:
     """Return what is wrong with the lists of boxes and of jobs, a sentence each."""
-    return [str(told) for told in (ledger.damage(), *read()[1]) if told]
+    return [str(fault) for fault in (ledger.damage(), *read()[1]) if fault]
 
 
 def is_named(folder: str, run: str) -> bool:

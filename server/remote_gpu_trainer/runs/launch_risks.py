@@ -271,11 +271,11 @@ def _ending(job: Job, profile: Profile) -> str:
     ends = end_of(job, profile)
     command = ends["end"]["command"]
     line = command if isinstance(command, str) else shlex.join(command)
-    told = end_words.of_command(of(job_of(job), ends), shown(line, 500))
+    ending = end_words.of_command(of(job_of(job), ends), shown(line, 500))
     needs = ends["end"]["needs"]
     key = f" It needs {needs} there." if needs else ""
     more = _while_off(profile) if job.at_end.do == "stop" else " It must bear repeating."
-    return f"{told}.{more}{key}"
+    return f"{ending}.{more}{key}"
 
 
 def _background(job: Job, profile: Profile, target: str) -> Iterator[Warning]:

@@ -38,8 +38,8 @@ class Damaged(UserError):
     is of no later time.
     """
 
-    def __init__(self, file: Path, told: str):
-        super().__init__(told)
+    def __init__(self, file: Path, fault: str):
+        super().__init__(fault)
         try:
             self.at = file.lstat().st_mtime
         except OSError:
@@ -74,8 +74,8 @@ def read_all(folder: Path, model: Any, do: str) -> tuple[list[Any], list[Damaged
         return [], [damaged]
     for name in names:
         try:
-            told = read(folder / name, model, do)
-            found += [] if told is None else [told]
+            value = read(folder / name, model, do)
+            found += [] if value is None else [value]
         except Damaged as error:
             damage.append(error)
     return found, damage
@@ -156,7 +156,7 @@ def exposed(*folders: Path) -> list[str]:
     home = Path(os.path.expanduser("~"))
     higher = {*home.parents, *home.resolve().parents}
     above = {one for folder in own for one in folder.parents} - own - higher
-    shared = {one for one in above if (told := _stat(one)) and told.st_mode & stat.S_ISVTX}
+    shared = {one for one in above if (info := _stat(one)) and info.st_mode & stat.S_ISVTX}
     return _theirs(own | above, shared)
 
 
@@ -165,10 +165,10 @@ def _theirs(paths: set[Path], shared: set[Path] | None = None) -> list[str]:
     user = getattr(os, "geteuid", lambda: None)()
     if user is None:  # Windows has no such users
         return []
-    found = {path: told for path in sorted(paths) if (told := _stat(path))}
-    owned = [path for path, told in found.items() if told.st_uid not in (0, user)]
+    found = {path: info for path in sorted(paths) if (info := _stat(path))}
+    owned = [path for path, info in found.items() if info.st_uid not in (0, user)]
     closed = {*owned, *(shared or ())}
-    written = [one for one, told in found.items() if told.st_mode & 0o022 and one not in closed]
+    written = [one for one, info in found.items() if info.st_mode & 0o022 and one not in closed]
     said = []
     for what, command, some in (
         ("others can write", "chmod go-w", written),
@@ -188,10 +188,10 @@ def _stat(path: Path) -> os.stat_result | None:
 
 def _see_owner(file: Path) -> None:
     """Raise Damaged for a file that another user made or may change, or that is a pipe."""
-    told = _stat(file)
-    if told is None:  # who reads it says so
+    info = _stat(file)
+    if info is None:  # who reads it says so
         return
-    if not stat.S_ISREG(told.st_mode) and not stat.S_ISDIR(told.st_mode):
+    if not stat.S_ISREG(info.st_mode) and not stat.S_ISDIR(info.st_mode):
         raise Damaged(file, f"{file} is damaged (it is no plain file); delete it")
     if why := _theirs({file}):
         raise Withheld(file, why[0])

@@ -39,14 +39,14 @@ def main(words):
 def _send(base, wanted):
     folder, others = find_folder(base)
     found = attempts(folder)
-    told = {
+    answer = {
         "folder": folder,
         "alive": is_alive(folder),
         "attempts": [number for number, _, _ in found],
         "others": others,
     }
-    _put(told)
-    if others or (wanted["attempt"] and wanted["attempt"] not in told["attempts"]):
+    _put(answer)
+    if others or (wanted["attempt"] and wanted["attempt"] not in answer["attempts"]):
         return
     number, at = wanted["at"] or first_place(folder, wanted, found)
     until = next((log for n, log, _ in found if wanted["attempt"] and n > wanted["attempt"]), None)
@@ -150,11 +150,11 @@ def attempts(folder):
 
 def _add(found, row, log, path):
     try:
-        told = json.loads(row)
-        number, first = int(told["attempt"]), int(told[log])
+        attempt = json.loads(row)
+        number, first = int(attempt["attempt"]), int(attempt[log])
     except (ValueError, KeyError, TypeError):
         return
-    resume = str(told.get(path) or "")
+    resume = str(attempt.get(path) or "")
     found.setdefault(number, (first, resume if log == "log" else resume.partition(" ")[0]))
 
 

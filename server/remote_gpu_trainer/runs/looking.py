@@ -57,12 +57,12 @@ def refusals(box: Box, job: Job, *, accept_new: bool = False) -> list[str]:
         return [link.without_python(box)]
     try:
         seen = json.loads(reply.out) if reply.outcome == "ok" else []
-        told = []
+        faults = []
         for (what, path), row in zip(places.items(), seen, strict=True):
             is_writable, megabytes, inodes = row
             free = bool(is_writable), megabytes, inodes
-            told.append(judge_folder(f"{what} {path}", *free, *least))
+            faults.append(judge_folder(f"{what} {path}", *free, *least))
     except (ValueError, TypeError):
         why = reply.text or "its answer can't be read"
         return [f"{shown(box.name, 80)} couldn't be looked at for room: {why}"]
-    return [reason for found in told for _, reason in found]
+    return [reason for found in faults for _, reason in found]

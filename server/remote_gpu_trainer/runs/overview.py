@@ -135,10 +135,10 @@ def ask(place: Place, seen: list[Row], limit: float) -> list[Row]:
     """Return the rows of one box; `seen`: what it said last."""
     try:
         box = boxes.parse(place.name)
-        told = other_runs.rows_of(box, tuple(job.folder for job in place.jobs), limit)
+        answers = other_runs.rows_of(box, tuple(job.folder for job in place.jobs), limit)
         leads_to = "" if box.local else boxes.address(box, limit=limit)
         if leads_to == place.address:
-            found = (_row(box, place, one, seen, time.time()) for one in told)
+            found = (_row(box, place, one, seen, time.time()) for one in answers)
             return [row for row in found if row]
         why = f"{shown(place.name, 60)} leads to {leads_to} now, which is another box"
     except (BadBox, other_runs.NoRows) as error:
@@ -146,21 +146,21 @@ def ask(place: Place, seen: list[Row], limit: float) -> list[Row]:
     return _silent(place, seen, why, time.time())
 
 
-def _row(box: Box, place: Place, told: dict, seen: list[Row], now: float) -> Row | None:
+def _row(box: Box, place: Place, answer: dict, seen: list[Row], now: float) -> Row | None:
     """Return the row of a run that a box told; None where nothing began.
 
     One whose script gives no state keeps what it said last, as a box does that gives no answer.
     """
-    status = other_runs.status_of(box, told)
+    status = other_runs.status_of(box, answer)
     if status.state == "nothing":
         return None
     job = _job(place, status.dir)
     if status.state == "unknown":
         before = next((row for row in seen if is_named(row.folder, status.dir)), None)
-        if before is None and job is None and told.get("began") is not True:
+        if before is None and job is None and answer.get("began") is not True:
             return None  # only rehearsed
         row = before or Row(other_runs.name_of(status.dir), place.name, "", status.dir)
-        why = status.text if told.get("status") else "its script gave no state in time"
+        why = status.text if answer.get("status") else "its script gave no state in time"
         _keep(row, f"{shown(row.name, 60)} on {shown(place.name, 60)}: {why}")
         _add_cost(row, place, job, status, now)
         return row
@@ -243,24 +243,24 @@ def _read_seen() -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     names = {one.name for one in fields(Row)}
     with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
-        for address, told in json.loads(_place().read_text(encoding="utf-8")).items():
+        for address, rows in json.loads(_place().read_text(encoding="utf-8")).items():
             found[address] = [
-                Row(**{name: value for name, value in row.items() if name in names}) for row in told
+                Row(**{name: value for name, value in row.items() if name in names}) for row in rows
             ]
     return found
 
 
 def _write_seen(asked: dict[str, list[Row]], seen: dict[str, list[Row]]) -> None:
     """Keep what boxes said; of one that gave no answer, what it said before."""
-    kept = {address: [_before(row) for row in told if row.at] for address, told in asked.items()}
+    kept = {address: [_before(row) for row in rows if row.at] for address, rows in asked.items()}
     kept = {**seen, **kept}
     while sum(map(len, kept.values())) > MOST_SEEN:
         del kept[
             min(kept, key=lambda address: max([row.at or 0 for row in kept[address]], default=0))
         ]
-    told = {address: [asdict(row) for row in some] for address, some in kept.items() if some}
+    rows = {address: [asdict(row) for row in some] for address, some in kept.items() if some}
     with suppress(OSError):
-        local_files.write(_place(), json.dumps(told).encode())
+        local_files.write(_place(), json.dumps(rows).encode())
 
 
 def _before(row: Row) -> Row:

@@ -49,9 +49,9 @@ class Rendered:
 
     def as_dict(self) -> dict:
         """Return the fields by their names, each warning as {"id", "text"}: what JSON can hold."""
-        told = asdict(self)
-        del told["files"]
-        return told
+        fields = asdict(self)
+        del fields["files"]
+        return fields
 
 
 def usual_target(profile: Profile) -> str:

@@ -94,25 +94,25 @@ def _first(series: RunSeries) -> float:
 
 def _line(name: str, rows: list[Row], begun: float, value: Callable[[Row], float | None]) -> Line:
     """The line of what is known; it breaks where that stays away for long."""
-    known = [(row, told) for row in rows if (told := value(row)) is not None]
+    known = [(row, number) for row in rows if (number := value(row)) is not None]
     times = [row.t - begun for row, _ in known]
     spans = [after - before for before, after in zip(times, times[1:], strict=False)]
     steps = [math.nan if row.step is None else row.step for row, _ in known]
     gap = max(5 * median(spans), LEAST_GAP) if spans else LEAST_GAP
-    return Line(name, [told for _, told in known], times, steps, gap)
+    return Line(name, [number for _, number in known], times, steps, gap)
 
 
 def _card(rows: list[Row], number: int, begun: float, field: str, divisor: float) -> Line:
     def value(row: Row) -> float | None:
-        told = row.gpus[number].get(field) if number < len(row.gpus) else None
-        return None if told is None else told / divisor
+        amount = row.gpus[number].get(field) if number < len(row.gpus) else None
+        return None if amount is None else amount / divisor
 
     return _line(f"GPU {number}", rows, begun, value)
 
 
 def _mean(row: Row, field: str, divisor: float) -> float | None:
-    told = [card[field] / divisor for card in row.gpus if field in card]
-    return sum(told) / len(told) if told else None
+    numbers = [card[field] / divisor for card in row.gpus if field in card]
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 def _total(runs: Runs) -> float:
@@ -150,29 +150,29 @@ class _Steps:
 
 def _mark(event: Event, steps: _Steps) -> Mark | None:
     """Return the mark of an event, None for one that a person needn't see."""
-    told, step = event.fields, steps.at(event)
-    number = told.get("attempt", "")
+    fields, step = event.fields, steps.at(event)
+    number = fields.get("attempt", "")
     if event.name == "attempt":
-        if not (resumed := told.get("resume")):
+        if not (resumed := fields.get("resume")):
             return Mark("start", "attempts", f"attempt {number} began", event.t, step or 0.0)
         saved = content.step_of(resumed)
         text = f"attempt {number} resumed from {resumed}"
         return Mark("resume", "attempts", text, event.t, step if saved is None else float(saved))
     if event.name == "ended":
-        why, failure = told.get("reason", ""), told.get("class", "")
+        why, failure = fields.get("reason", ""), fields.get("class", "")
         is_stop = is_by_stop(why)
         how = "stopped as " + why if is_stop else why or failure
         text = f"attempt {number} " + (f"ended: {how}" if failure else "came to its end")
         kind = "end" if not failure or is_stop else "fail"
         return Mark(kind, "attempts", text, event.t, step)
     if event.name == "copied":
-        state = told.get("state", "")
-        text = f"copied {told.get('source', '')}" + (f", {state}" if state else "")
+        state = fields.get("state", "")
+        text = f"copied {fields.get('source', '')}" + (f", {state}" if state else "")
         return Mark("copy" if state != "corrupt" else "warn", "copied", text, event.t, step)
     words = _BAD.get(event.name) or _GOOD.get(event.name)
     if not words:
         return None
-    named = (told.get(key) for key in ("reason", "why", "text", "said", "path"))
+    named = (fields.get(key) for key in ("reason", "why", "text", "said", "path"))
     why = next(filter(None, named), "")
     kind = "warn" if event.name in _BAD else "note"
     return Mark(kind, "noted", f"{words}: {why}" if why else words, event.t, step)

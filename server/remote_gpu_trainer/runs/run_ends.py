@@ -92,8 +92,8 @@ def least_seconds(job: Job) -> float:
 
 def paid_since(job: Job, began: float) -> float:
     """Return since when the box of a job counts as paid for."""
-    told = (job.rented or "now").removeprefix("at:")
-    return float(told) if told.isdigit() else began
+    since = (job.rented or "now").removeprefix("at:")
+    return float(since) if since.isdigit() else began
 
 
 def later(first: float, now: float) -> str:

@@ -55,7 +55,7 @@ def as_jsonl(series: RunSeries) -> str:
 def flat(row: Row) -> dict[str, Any]:
     """Return a row as names and values: a time in UTC, and numbers; a card's are gpu0_use and so
     on. A number that isn't finite is the text "nan"."""
-    told: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "timestamp": datetime.fromtimestamp(row.t, timezone.utc).isoformat(timespec="seconds"),
         "step": row.step,
         **{name: getattr(row, name) for name in _PLACES},
@@ -63,10 +63,10 @@ def flat(row: Row) -> dict[str, Any]:
         "steps_per_second": None if row.rate is None else float(f"{row.rate:.6g}"),
     }
     for number, card in enumerate(row.gpus):
-        told.update({f"gpu{number}_{name}": card.get(name) for name in _CARD})
-    told.update({name: getattr(row, name) for name in _LAST})
-    told["saved"] = row.saved[-1][0] if row.saved else None
-    return {name: _plain(value) for name, value in told.items() if value is not None}
+        columns.update({f"gpu{number}_{name}": card.get(name) for name in _CARD})
+    columns.update({name: getattr(row, name) for name in _LAST})
+    columns["saved"] = row.saved[-1][0] if row.saved else None
+    return {name: _plain(value) for name, value in columns.items() if value is not None}
 
 
 def _plain(value: Any) -> Any:

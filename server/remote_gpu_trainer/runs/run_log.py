@@ -137,8 +137,8 @@ def _read_once(
 
 
 def _as_json(wanted: Wanted) -> str:
-    told = {name: getattr(wanted, name) for name in ("follow", "attempt", "since", "last", "at")}
-    return json.dumps(told)
+    fields = {name: getattr(wanted, name) for name in ("follow", "attempt", "since", "last", "at")}
+    return json.dumps(fields)
 
 
 def read_head(stream: Stream) -> Parts:

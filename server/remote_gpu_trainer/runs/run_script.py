@@ -293,8 +293,8 @@ def _for_a_reader(job: dict[str, Any], rendered: dict[str, Any], is_requeued: bo
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-    told = "\n".join(line if line.startswith("#") else f"#{line[1:]}" for line in lines)
-    return _READER.format(ours=OURS, facts=told)
+    commented = "\n".join(line if line.startswith("#") else f"#{line[1:]}" for line in lines)
+    return _READER.format(ours=OURS, facts=commented)
 
 
 def _resumed(spec: Any) -> str:
@@ -335,8 +335,8 @@ def _hours(value: str) -> str:
     """Return so many hours in hours and minutes; in seconds below a minute."""
     seconds = float(value) * 3600
     hours, minutes = divmod(round(seconds / 60), 60)
-    told = [f"{hours} h"] * bool(hours) + [f"{minutes} min"] * bool(minutes)
-    return " ".join(told) or f"{seconds:.0f} s"
+    parts = [f"{hours} h"] * bool(hours) + [f"{minutes} min"] * bool(minutes)
+    return " ".join(parts) or f"{seconds:.0f} s"
 
 
 def _until(deadline: str, budget: str | None) -> str:
@@ -344,16 +344,16 @@ def _until(deadline: str, budget: str | None) -> str:
     own, _, spent = deadline.partition(" or ")
     if spent:
         then = _until(spent, None)
-        told = f"the earlier of {_until(own, None)}, and {then}"
-        return f"{told}, when the box has cost its budget of {budget}"
+        text = f"the earlier of {_until(own, None)}, and {then}"
+        return f"{text}, when the box has cost its budget of {budget}"
     kind, _, value = deadline.partition(":")
     if kind == "hours" and value.replace(".", "", 1).isdigit():
-        told = f"{_hours(value)} after its first start"
+        text = f"{_hours(value)} after its first start"
     elif kind == "at" and value.isdigit() and len(value) < 12:
-        told = f"{datetime.fromtimestamp(int(value), timezone.utc):%Y-%m-%d %H:%M} UTC"
+        text = f"{datetime.fromtimestamp(int(value), timezone.utc):%Y-%m-%d %H:%M} UTC"
     else:
-        told = f"the next {value}" if kind == "clock" else deadline
-    return json.dumps(told)[1:-1]
+        text = f"the next {value}" if kind == "clock" else deadline
+    return json.dumps(text)[1:-1]
 
 
 @cache

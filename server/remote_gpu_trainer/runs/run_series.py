@@ -90,16 +90,16 @@ def ask(box: Box, run: str, *, accept_new: bool = False) -> RunSeries:
         raise NoSeries(parts.without_run(name, run))
     try:
         unpacker = zlib.decompressobj()
-        told = json.loads(unpacker.decompress(base64.b64decode(parts.body), MOST_TEXT))
-        texts = [str(told[name]) for name in MOST]
-        others = list(told["others"])
+        answer = json.loads(unpacker.decompress(base64.b64decode(parts.body), MOST_TEXT))
+        texts = [str(answer[name]) for name in MOST]
+        others = list(answer["others"])
     except (ValueError, TypeError, KeyError, RecursionError, binascii.Error, zlib.error):
         last = shown(reply.errors.strip().rpartition("\n")[2], 200) or "it can't be read"
         raise NoSeries(f"{name} sent no course of the run: {last}") from None
     if others:
         named = shown_some(others, width=200)
         raise NoSeries(f"{parts.folder} has several runs; name one with --run: {named}")
-    series = read(shown(told["folder"], 300), *texts)
+    series = read(shown(answer["folder"], 300), *texts)
     if not series.rows:
         raise NoSeries(
             f"{series.folder} has no series.jsonl; its runner writes a row a minute while it trains"
@@ -110,26 +110,26 @@ def ask(box: Box, run: str, *, accept_new: bool = False) -> RunSeries:
 def read(folder: str, series: str, events: str) -> RunSeries:
     """Return the course of a run by the texts of series.jsonl and events.jsonl. Pure."""
     found = []
-    for told in filter(_is_timed, json_rows(events)[-MOST_EVENTS:]):
+    for event in filter(_is_timed, json_rows(events)[-MOST_EVENTS:]):
         fields = {
             shown(key, 40): shown(value, 300)
-            for key, value in list(told.items())[:20]
+            for key, value in list(event.items())[:20]
             if key not in ("t", "event")
         }
-        found.append(Event(float(told["t"]), shown(told.get("event", ""), 40), fields))
+        found.append(Event(float(event["t"]), shown(event.get("event", ""), 40), fields))
     return RunSeries(folder, read_rows(json_rows(series)[-MOST_ROWS:]), found)
 
 
 def read_rows(objects: Iterable[dict[str, Any]]) -> list[Row]:
     """Return the rows of a series by its JSON objects, the oldest first. Pure."""
-    rows = [_row(told) for told in objects if _is_timed(told)]
+    rows = [_row(one) for one in objects if _is_timed(one)]
     rows.sort(key=lambda row: row.t)
     _add_rates(rows)
     return rows
 
 
-def _is_timed(told: dict[str, Any]) -> bool:
-    return _time(told.get("t")) is not None
+def _is_timed(row: dict[str, Any]) -> bool:
+    return _time(row.get("t")) is not None
 
 
 def _time(value: object) -> float | None:
@@ -138,29 +138,29 @@ def _time(value: object) -> float | None:
     return seconds if seconds is not None and seconds > 0 else None
 
 
-def _row(told: dict[str, Any]) -> Row:
+def _row(row: dict[str, Any]) -> Row:
     numbers = {}
     for name in status_facts.NAMES:
-        value = told.get(name)
+        value = row.get(name)
         is_lost = value in status_facts.NOT_FINITE or value != value
         number = math.inf if is_lost else finite(value)
         if number is not None:
             numbers[name] = number
     places = ("step", "total", "epoch", "disk_free", "disk_total")
-    attempt = told.get("attempt")
+    attempt = row.get("attempt")
     return Row(
-        float(told["t"]),
+        float(row["t"]),
         attempt if isinstance(attempt, int) else 0,
-        shown(told.get("phase", ""), 40),
+        shown(row.get("phase", ""), 40),
         numbers=numbers,
-        gpus=status_facts.gpus_of(told),
-        saved=list(_saves(told.get("saved"))),
-        **{name: finite(told.get(name)) for name in places},
+        gpus=status_facts.gpus_of(row),
+        saved=list(_saves(row.get("saved"))),
+        **{name: finite(row.get(name)) for name in places},
     )
 
 
-def _saves(told: object) -> Iterator[tuple[float, float]]:
-    for pair in told[:MOST_SAVES] if isinstance(told, list) else []:
+def _saves(pairs: object) -> Iterator[tuple[float, float]]:
+    for pair in pairs[:MOST_SAVES] if isinstance(pairs, list) else []:
         step, t = pair if isinstance(pair, list) and len(pair) == 2 else (None, None)
         step, t = finite(step), _time(t)
         if step is not None and t is not None:

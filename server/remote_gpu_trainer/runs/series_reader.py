@@ -20,10 +20,10 @@ MOST = {"series.jsonl": 32 << 20, "events.jsonl": 8 << 20}  # bytes of each that
 def main(words):
     """Print the course of the run in a folder."""
     folder, others = log_reader.find_folder(os.path.abspath(words[0]))
-    told = {"folder": folder, "others": others}
+    answer = {"folder": folder, "others": others}
     for name, most in MOST.items():
-        told[name] = "" if others else newest(os.path.join(folder, name), most)
-    sys.stdout.write(base64.b64encode(zlib.compress(json.dumps(told).encode())).decode() + "\n")
+        answer[name] = "" if others else newest(os.path.join(folder, name), most)
+    sys.stdout.write(base64.b64encode(zlib.compress(json.dumps(answer).encode())).decode() + "\n")
     return 0
 
 

@@ -66,14 +66,14 @@ def wait(
     that only has another step. A box that doesn't answer is asked again for `lost`
     seconds, because the run may go on.
     """
-    began, silent_since, tries, reached, told = clock(), None, 0, False, ()
+    began, silent_since, tries, reached, last_shown = clock(), None, 0, False, ()
     told_at, told_step = began, None
     while True:
         asked_at = clock()
         status = question()
         now, step = clock(), status.progress.get("step", status.step)
         is_moved = tells_steps and step != told_step and asked_at - told_at >= TOLD
-        if told != (told := status.shows) or is_moved:
+        if last_shown != (last_shown := status.shows) or is_moved:
             tell(status)
             told_at, told_step = asked_at, step
         status.waited = now - began
@@ -132,8 +132,8 @@ def in_a_line(status: Status) -> str:
         words.append(f"class {status.failure}")
     if status.reason and status.reason != status.state:
         words.append(status.reason)
-    told = ", ".join(filter(None, words[1:]))
-    return f"{words[0]}: {told}" if told else words[0]
+    rest = ", ".join(filter(None, words[1:]))
+    return f"{words[0]}: {rest}" if rest else words[0]
 
 
 def as_text(status: Status) -> str:

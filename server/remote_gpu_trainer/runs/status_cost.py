@@ -44,13 +44,13 @@ def cost_of(
     """
     profile = (known.profile if known else "") or (opened.profile if opened else "")
     given = known.given if known else {}
-    told = price_of(given, opened, profile, status.gpu_name, len(status.gpus))
+    rate = price_of(given, opened, profile, status.gpu_name, len(status.gpus))
     since = _rented(given) or (opened.since if opened else status.first_start)
-    if told is None or since is None or since > now:
+    if rate is None or since is None or since > now:
         return None
-    price = told["price"]
+    price = rate["price"]
     so_far = round(price * (now - since) / 3600, 4)
-    cost = {**told, "estimated": True, "since": since, "so_far": so_far}
+    cost = {**rate, "estimated": True, "since": since, "so_far": so_far}
     if budget := read_money(given.get("budget")):
         cost["budget"] = budget.amount
         cost["left"] = round(max(0.0, budget.amount - so_far), 4)
@@ -71,10 +71,10 @@ def worst(job: Job, platform: Profile, box: Box, began: float, now: float) -> st
     until, address = after(job.ends, began), boxes.address(box)
     opened = next((one for one in ledger.still_open() if one.address == address), None)
     given = {"price": str(job.hourly)} if job.hourly else {}
-    told = price_of(given, opened, platform.name, "", job.gpus)
-    if told is None or until is None:
+    rate = price_of(given, opened, platform.name, "", job.gpus)
+    if rate is None or until is None:
         return ""
-    price, unit = told["price"], f" {told['currency']}" if told.get("currency") else ""
+    price, unit = rate["price"], f" {rate['currency']}" if rate.get("currency") else ""
     ending = rendered.end_of(job, platform)
     ends = bool(ending["end"]["command"]) and "deadline" in job.at_end.when
     first = opened.since if opened and job.rented is None else run_ends.paid_since(job, began)
@@ -108,8 +108,8 @@ def _of_job(given: dict[str, Any]) -> dict[str, Any] | None:
     price = read_money(given.get("price"))
     if price is None:
         return None
-    told = {"price": price.amount, "by": "by the job"}
-    return {**told, "currency": price.currency} if price.currency else told
+    rate = {"price": price.amount, "by": "by the job"}
+    return {**rate, "currency": price.currency} if price.currency else rate
 
 
 def _rented(given: dict[str, Any]) -> float | None:
@@ -123,8 +123,8 @@ def _rented(given: dict[str, Any]) -> float | None:
 def _of_ledger(opened: ledger.Opened | None) -> dict[str, Any] | None:
     if opened is None or (price := read_money(opened.price)) is None:
         return None
-    told = {"price": price.amount, "by": "by the ledger"}
-    return {**told, "currency": opened.currency} if opened.currency else told
+    rate = {"price": price.amount, "by": "by the ledger"}
+    return {**rate, "currency": opened.currency} if opened.currency else rate
 
 
 def _of_profile(name: str, gpu_name: str, cards: int) -> dict[str, Any] | None:

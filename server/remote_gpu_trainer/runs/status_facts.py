@@ -28,9 +28,9 @@ def numbers_of(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
     A value that isn't finite is the text "nan", "inf" or "-inf".
     """
-    told, found = data.get("numbers"), {}
+    given, found = data.get("numbers"), {}
     for name in (*NAMES, BEST, "epoch"):
-        row = told.get(name) if isinstance(told, dict) else None
+        row = given.get(name) if isinstance(given, dict) else None
         if not isinstance(row, dict):
             continue
         value = row.get("value")
@@ -43,22 +43,23 @@ def numbers_of(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def progress_of(data: dict[str, Any]) -> dict[str, float]:
     """Return step, total, percent, steps_per_second, seconds_left with its _low and _high."""
-    told = data.get("progress")
-    read = {name: _plain(told.get(name)) if isinstance(told, dict) else None for name in _PROGRESS}
+    given = data.get("progress")
+    given = given if isinstance(given, dict) else {}
+    read = {name: _plain(given.get(name)) for name in _PROGRESS}
     return {name: value for name, value in read.items() if value is not None and value >= 0}
 
 
 def course_of(data: dict[str, Any]) -> list[float]:
     """Return up to 40 losses in the order of their steps."""
-    told = data.get("course")
-    found = [finite(value) for value in told[-MOST_POINTS:]] if isinstance(told, list) else []
+    given = data.get("course")
+    found = [finite(value) for value in given[-MOST_POINTS:]] if isinstance(given, list) else []
     return [value for value in found if value is not None]
 
 
 def gpus_of(data: dict[str, Any]) -> list[dict[str, float]]:
     """Return what each card tells of use (percent), memory_mb, total_mb and temperature_c."""
-    told, found = data.get("gpus"), []
-    for card in told[:MOST_GPUS] if isinstance(told, list) else []:
+    given, found = data.get("gpus"), []
+    for card in given[:MOST_GPUS] if isinstance(given, list) else []:
         read = {name: _plain(card.get(name)) for name in _CARD} if isinstance(card, dict) else {}
         found.append({name: value for name, value in read.items() if value is not None})
     return found
@@ -66,14 +67,14 @@ def gpus_of(data: dict[str, Any]) -> list[dict[str, float]]:
 
 def attempts_of(data: dict[str, Any]) -> list[str]:
     """Return a sentence for each attempt that ended."""
-    told = data.get("attempts")
-    return [shown(line, 400) for line in told[-MOST_ATTEMPTS:]] if isinstance(told, list) else []
+    given = data.get("attempts")
+    return [shown(line, 400) for line in given[-MOST_ATTEMPTS:]] if isinstance(given, list) else []
 
 
 def saved_of(data: dict[str, Any]) -> list[dict[str, Any]]:
     """Return {"path", "bytes"} of what the log says was saved outside of the run."""
-    told, found = data.get("saved_elsewhere"), []
-    for row in told[:MOST_SAVED] if isinstance(told, list) else []:
+    given, found = data.get("saved_elsewhere"), []
+    for row in given[:MOST_SAVED] if isinstance(given, list) else []:
         if isinstance(row, list) and len(row) == 2 and isinstance(row[0], str):
             found.append({"path": shown(row[0], 300), "bytes": int(finite(row[1]) or 0)})
     return found

@@ -204,8 +204,8 @@ def _decide(status: Status, data: dict) -> None:
     end = status.failure or "unknown" if status.state == "failed" else _ENDS.get(status.state, "")
     if status.state == "finished" and status.worthless:
         end = "nan"
-    told = _text(data, "again")
-    again = told if told in failures.AGAIN else failures.USED_UP if told else ""
+    given = _text(data, "again")
+    again = given if given in failures.AGAIN else failures.USED_UP if given else ""
     decision = failures.decide(end, status.entry, again, status.exit)
     # What was saved after a loss became nan holds nothing to go on from.
     newest = "before_nan" if data.get("is_nan") is True else "checkpoint"
@@ -221,8 +221,8 @@ def _tell_nan(status: Status, data: dict) -> None:
         return
     status.worthless = status.reason if "nan" in status.reason else "the loss is nan"
     status.entry = status.entry or NAN_ENTRY
-    told = f"{status.worthless}: the result is worthless; see rgt lookup --id {NAN_ENTRY}"
-    status.evidence.insert(0, told)
+    text = f"{status.worthless}: the result is worthless; see rgt lookup --id {NAN_ENTRY}"
+    status.evidence.insert(0, text)
 
 
 def _fill(status: Status, data: dict) -> None:
@@ -440,14 +440,14 @@ def _warn(status: Status, data: dict, now: float) -> None:
 def _safe(safe: object, sync: dict, now: float) -> list[str]:
     """Say how old the checkpoint is that is safe at the durable place, and what isn't there."""
     notes = sync.get("notes")
-    told = [shown(note, 200) for note in notes[:5]] if isinstance(notes, list) else []
+    lines = [shown(note, 200) for note in notes[:5]] if isinstance(notes, list) else []
     if isinstance(safe, dict) and _text(safe, "verified"):
         saved, step = _number(safe, "saved"), _number(safe, "step")
         about = "" if safe.get("named") else "about "
         at = "" if step is None else f"{about}step {step:.0f}, "
         when = _ago(None if saved is None else now - saved)
-        told.insert(0, f"safe checkpoint: {at}saved {when}, {shown(safe['verified'], 200)}")
-    return told
+        lines.insert(0, f"safe checkpoint: {at}saved {when}, {shown(safe['verified'], 200)}")
+    return lines
 
 
 def _outcome(sync: dict) -> str:
@@ -485,7 +485,7 @@ def _ago(seconds: float | None) -> str:
     return "never" if seconds is None else f"{max(0.0, seconds):.0f} s ago"
 
 
-def cards_named(told: object) -> list[str]:
+def cards_named(cards: object) -> list[str]:
     """Return the name of each card in what the runner says of a box's cards."""
-    names = [_CARD.split(shown(one, 120))[0].strip() for one in str(told or "").split(";")]
+    names = [_CARD.split(shown(one, 120))[0].strip() for one in str(cards or "").split(";")]
     return [name for name in names if name]

@@ -50,32 +50,32 @@ def in_words(status: Status) -> list[str]:
 
 def place_in_words(status: Status) -> list[str]:
     """Return where a run is and how long it takes."""
-    told = status.progress
-    step, total = told.get("step", status.step), told.get("total")
+    progress = status.progress
+    step, total = progress.get("step", status.step), progress.get("total")
     words = []
     if step is not None:
         of = "" if total is None else f" of {total:.0f}"
-        percent = f" ({told['percent']:.3g} %)" if of and "percent" in told else ""
+        percent = f" ({progress['percent']:.3g} %)" if of and "percent" in progress else ""
         words.append(f"step {step:.0f}{of}{percent}")
     elif "epoch" in status.numbers:
         words.append(f"epoch {status.numbers['epoch']['value']:g}")
-    rate = told.get("steps_per_second")
+    rate = progress.get("steps_per_second")
     if rate:
         words.append(f"{rate:.3g} steps/s" if rate >= 0.5 else f"{1 / rate:.3g} s a step")
-    if "seconds_left" in told:
+    if "seconds_left" in progress:
         low, high = (
-            told.get(f"seconds_left_{end}", told["seconds_left"]) for end in ("low", "high")
+            progress.get(f"seconds_left_{end}", progress["seconds_left"]) for end in ("low", "high")
         )
         low, high = shown_seconds(low), shown_seconds(high)
         spread = f" ({low} to {high})" if low != high else ""
-        words.append(f"{shown_seconds(told['seconds_left'])} left{spread}")
+        words.append(f"{shown_seconds(progress['seconds_left'])} left{spread}")
     return words
 
 
 def _without_total(status: Status) -> str:
     """Return what tells the time to the end where the output alone doesn't."""
-    told = status.progress
-    if status.state != "alive" or "steps_per_second" not in told or "total" in told:
+    progress = status.progress
+    if status.state != "alive" or "steps_per_second" not in progress or "total" in progress:
         return ""
     return (
         "time to the end: not known, its output tells no last step; final_step in the job names it"
@@ -84,31 +84,31 @@ def _without_total(status: Status) -> str:
 
 def newest_loss(status: Status) -> str:
     """Return the newest loss as "loss 0.72", '' where none is known."""
-    told = status.numbers.get("loss")
-    return f"loss {_value(told['value'])}{_of_step(status, told)}" if told else ""
+    loss = status.numbers.get("loss")
+    return f"loss {_value(loss['value'])}{_of_step(status, loss)}" if loss else ""
 
 
 def _numbers(status: Status) -> list[str]:
     words = []
     for name, label in NAMES.items():
-        told = status.numbers.get(name)
-        if not told:
+        number = status.numbers.get(name)
+        if not number:
             continue
-        line = f"{label} {_value(told['value'])}"
+        line = f"{label} {_value(number['value'])}"
         if name == "loss" and (drawn := sparkline(status.course)):
             line += f" {drawn}"
-        words.append(line + (_of_step(status, told) if "loss" in name else ""))
+        words.append(line + (_of_step(status, number) if "loss" in name else ""))
         best = status.numbers.get(BEST)
-        if name == "val_loss" and best and best != told:
+        if name == "val_loss" and best and best != number:
             at = "" if best["step"] is None else f" (step {best['step']:.0f})"
             words.append(f"best {label} {_value(best['value'])}{at}")
     return words
 
 
-def _of_step(status: Status, told: dict[str, Any]) -> str:
+def _of_step(status: Status, number: dict[str, Any]) -> str:
     """Return the step of a number where it isn't the one that stands beside it."""
     here = status.progress.get("step", status.step)
-    return "" if told["step"] in (None, here) else f" (step {told['step']:.0f})"
+    return "" if number["step"] in (None, here) else f" (step {number['step']:.0f})"
 
 
 def _value(value: float | str) -> str:

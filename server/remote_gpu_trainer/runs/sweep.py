@@ -56,9 +56,9 @@ class Swept:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields, as `sweep --json` prints them."""
-        told = {"unexplained": self.unexplained, "stopped": self.stopped, "disks": self.loose}
+        groups = {"unexplained": self.unexplained, "stopped": self.stopped, "disks": self.loose}
         rows = {name: [{**asdict(i), "month": self.month(i)} for i in items]
-                for name, items in told.items()}  # fmt: skip
+                for name, items in groups.items()}  # fmt: skip
         return {"provider": self.provider, "why": self.why, "boxes": len(self.boxes), **rows}
 
     def month(self, item: Item) -> float | None:

@@ -21,10 +21,10 @@ def mark() -> str:
     which nobody can set. The clone of a whole disk isn't seen.
     """
     try:
-        told = place().stat()
+        info = place().stat()
     except OSError:
         return ""
-    return hash_of(_machine(), str(told.st_ino), str(told.st_ctime_ns))
+    return hash_of(_machine(), str(info.st_ino), str(info.st_ctime_ns))
 
 
 def make() -> str:

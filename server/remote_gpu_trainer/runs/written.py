@@ -19,8 +19,8 @@ FieldPath = tuple[str | int, ...]
 class Broken(ValueError):
     """A text that is no valid YAML or JSON: what is wrong and what to do, with its place."""
 
-    def __init__(self, told: str, line: int, column: int = 0) -> None:
-        super().__init__(told)
+    def __init__(self, problem: str, line: int, column: int = 0) -> None:
+        super().__init__(problem)
         self.line, self.column = line, column
 
 

@@ -187,7 +187,7 @@ def _is_whole(start: Start) -> bool:
     doesn't pass on: then that line itself is the command."""
     is_plain = start.whole[:1] in (("accelerate",), ("torchrun",), ("deepspeed",))
     is_complete = start.processes and not start.left_open and (start.nodes or 1) == 1
-    is_so = bool(start.told and is_plain and is_complete) and not start.is_module
+    is_so = bool(start.other_options and is_plain and is_complete) and not start.is_module
     return is_so and programs.is_script(start.file)
 
 
@@ -568,11 +568,10 @@ def _launch_lines(
                 f"{start.program} takes --local_rank, which torchrun doesn't give: "
                 "does it read LOCAL_RANK?"
             )
-        if start.told:
-            told = (
-                f"{start.file} has it with {', '.join(start.told)}, which the launcher doesn't get"
-            )
-            whole = f"{told} here: write the whole line as command, with launcher none?"
+        if start.other_options:
+            options = ", ".join(start.other_options)
+            unlike = f"{start.file} has it with {options}, which the launcher doesn't get"
+            whole = f"{unlike} here: write the whole line as command, with launcher none?"
             ask = "; ".join(filter(None, [ask, whole]))
         lines.append(Line("launcher", start.launcher, why, question=ask))
     return lines
@@ -766,14 +765,14 @@ def _length_line(length: Length | None) -> Line:
         )
         return Line("final_step", length.steps, why, is_off=True)
     if length.steps:
-        told = f"{where} is {length.steps}; the source doesn't show a loop that ends by it alone"
+        shown = f"{where} is {length.steps}; the source doesn't show a loop that ends by it alone"
     elif length.epochs:
-        told = (
+        shown = (
             f"it trains {length.epochs} epochs ({where}); the data tells how many steps these are"
         )
     else:
-        told = f"it trains by epochs ({where}), whose number the source doesn't tell"
-    why, offer = f"open: {told}", f"{told}: which is the last step it prints?"
+        shown = f"it trains by epochs ({where}), whose number the source doesn't tell"
+    why, offer = f"open: {shown}", f"{shown}: which is the last step it prints?"
     return Line("final_step", None, why, is_off=True, offer=offer)
 
 

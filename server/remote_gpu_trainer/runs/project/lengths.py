@@ -58,7 +58,7 @@ def read(sources: list[Source], values: Values, declared: list[Option]) -> Lengt
     """
     found = list(_told_to_frameworks(sources, values)) or list(_loops(sources, values))
     named = list(_by_name(declared, values))
-    told = (
+    best = (
         [one for one in found if one.steps]
         or [one for one in named if one.steps and one.is_bound]
         or [one for one in found if one.epochs]
@@ -67,8 +67,8 @@ def read(sources: list[Source], values: Values, declared: list[Option]) -> Lengt
         or found
         or named
     )
-    numbers = {one.steps or one.epochs for one in told}
-    return replace(told[0], is_one=len(numbers) == 1) if told else None
+    numbers = {one.steps or one.epochs for one in best}
+    return replace(best[0], is_one=len(numbers) == 1) if best else None
 
 
 def _told_to_frameworks(sources: list[Source], values: Values) -> Iterator[Length]:

@@ -107,7 +107,7 @@ class Start:
     `launcher`, `processes` of a node and `nodes`: of torchrun and the like. `file`: the document
     that says so, '' for none. `left_open`: words that a person must replace. `folder`: where it is
     started, below the project's. `variables`: those that a script exports. `is_old_launch`: by
-    torch.distributed.launch. `told`: what the launcher is told besides. `whole`: the
+    torch.distributed.launch. `other_options`: what the launcher is told besides. `whole`: the
     launcher's words as they stand, up to the program.
     """
 
@@ -122,7 +122,7 @@ class Start:
     folder: str = "."
     variables: dict[str, str] = field(default_factory=dict)
     is_old_launch: bool = False
-    told: tuple[str, ...] = ()
+    other_options: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
 
     @property
@@ -518,7 +518,7 @@ def _start_of(text: str) -> Start | None:
         left_open=tuple(left_open),
         is_module=is_module,
         nodes=nodes,
-        told=tuple(_list_other_options(before)) if launcher != "none" else (),
+        other_options=tuple(_list_other_options(before)) if launcher != "none" else (),
         whole=tuple([*head, *before]) if launcher != "none" else (),
     )
 

@@ -108,14 +108,14 @@ def read(sources: list[Source], values: Values) -> list[Save]:
         if not _is_left_out(source, call, values)
     ]
     # a function of the project's own that saves: its call tells nothing that isn't told within it
-    told = {name for save in found if save.is_known for name in (save.function, save.within)}
+    known = {name for save in found if save.is_known for name in (save.function, save.within)}
     own = {name for save in found for name in (save.function, save.within)}
     modules = {posixpath.basename(one.path).removesuffix(".py") for one in sources}
     kept = []
     for save in found:
         owner, _, name = save.how.rpartition(".")
         is_own = owner in ("", "self") or owner.rpartition(".")[2] in modules
-        is_told = name != save.function and name in (told if save.is_known else own)
+        is_told = name != save.function and name in (known if save.is_known else own)
         if not (is_own and is_told):
             kept.append(_into_folder(save) if is_own and values.is_own(name) else save)
     return kept + [save for source in sources for save in _unwritten(source, values)]
@@ -454,8 +454,8 @@ def _of_framework(
 def _is_told_not_to_save(values: Values, strategy: Template | None = None) -> bool:
     """Whether a Trainer saves nothing by its save_strategy: of the call, else of what it reads."""
     if strategy is None:
-        told = (one for key, one in values.defaults.items() if key.endswith("save_strategy"))
-        strategy = next(told, UNKNOWN)
+        strategies = (one for key, one in values.defaults.items() if key.endswith("save_strategy"))
+        strategy = next(strategies, UNKNOWN)
     return strategy in (("no",), ("False",))  # YAML reads no as a truth
 
 

@@ -135,10 +135,10 @@ class _Fetching:
 
     def _list(self, wire: Wire) -> tuple[dict[str, int], dict[str, str]]:
         """Return what will come, {name: bytes}, and why other names won't. Raises NotPulled."""
-        told = wire.row()
+        listing = wire.row()
         try:
-            sizes = {str(name): int(size) for name, size in told["list"]}
-            wrong = {shown(name, 300): shown(why, 300) for name, why in told["wrong"]}
+            sizes = {str(name): int(size) for name, size in listing["list"]}
+            wrong = {shown(name, 300): shown(why, 300) for name, why in listing["wrong"]}
         except (KeyError, TypeError, ValueError):
             raise Broken("the connection broke") from None
         if wrong and not sizes:

@@ -191,10 +191,10 @@ class Sender:
                 return str(why)
             try:
                 with open(path, "rb") as file:
-                    told = os.fstat(file.fileno())
-                    own = told.st_mode & 0o777 if mode is None else mode
-                    head = {"file": name, "time": told.st_mtime, "mode": own}
-                    if self._send(head, file, told.st_size, partial(_is_still, file, told)):
+                    info = os.fstat(file.fileno())
+                    own = info.st_mode & 0o777 if mode is None else mode
+                    head = {"file": name, "time": info.st_mtime, "mode": own}
+                    if self._send(head, file, info.st_size, partial(_is_still, file, info)):
                         return ""
             except OSError as error:
                 return f"{name}: {error.strerror or error}"
@@ -297,7 +297,7 @@ class Receiver:
     A name never leads out of the folder, nor through a link in it.
     """
 
-    def __init__(self, wire, top, may_replace=lambda name: True, moved_in=lambda *told: None):
+    def __init__(self, wire, top, may_replace=lambda name: True, moved_in=lambda *_: None):
         self.wire, self.top, self.parts = wire, top, os.path.join(top, PARTS)
         self._may_replace, self._moved_in = may_replace, moved_in
         self._staged, self._seen = {}, {}  # {name: its message, digest, bytes}; {name: answer}
@@ -444,10 +444,10 @@ class Receiver:
         try:
             if way_of(self.top, name):
                 return found
-            told = os.lstat(path)
-            if stat.S_ISLNK(told.st_mode):
+            info = os.lstat(path)
+            if stat.S_ISLNK(info.st_mode):
                 found["link"] = os.readlink(path)
-            elif stat.S_ISREG(told.st_mode) and told.st_size == size:
+            elif stat.S_ISREG(info.st_mode) and info.st_size == size:
                 if size > PIECE:
                     self.wire.flush()
                 digest = hashlib.sha256()
@@ -612,12 +612,12 @@ def _add_equal(digest, file, size, blocks, wire):
     return start
 
 
-def _is_still(file, told):
-    return _stamp(os.fstat(file.fileno())) == _stamp(told)
+def _is_still(file, before):
+    return _stamp(os.fstat(file.fileno())) == _stamp(before)
 
 
-def _stamp(told):
-    return told.st_size, told.st_mtime_ns, told.st_ctime_ns
+def _stamp(info):
+    return info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
 
 def _locked(path, takes_over):
