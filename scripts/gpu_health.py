@@ -1141,7 +1141,7 @@ OBJECT_OF_DCGM = re.compile(r"\{\s*\"DCGM (?:GPU )?Diagnostic\"\s*:")
 NAMED_XID = re.compile(r"\bXID (\d{1,3})\b")
 
 
-class ToldByDcgm(NamedTuple):
+class DcgmFinding(NamedTuple):
     """One thing that isn't well: the GPU, None for all of them, the level, and what was said."""
 
     gpu: Optional[int]
@@ -1157,30 +1157,30 @@ class TestOfDcgm:
         self.name, self.results, self.errors = name, {}, []
         self.is_in_error = False  # whether the next row without a name goes on with an error
 
-    def told(self):
-        """What isn't well: [ToldByDcgm], of single GPUs where the test names them."""
+    def find_faults(self):
+        """What isn't well: [DcgmFinding], of single GPUs where the test names them."""
         bad = {gpu: result for gpu, result in self.results.items() if result in BAD}
         alone = [gpu for gpu in bad if gpu is not None]
-        return [self.told_of(gpu, bad[gpu]) for gpu in alone or bad]
+        return [self.find_fault(gpu, bad[gpu]) for gpu in alone or bad]
 
-    def told_of(self, gpu, result):
+    def find_fault(self, gpu, result):
         """What isn't well with one GPU, with the errors that are its own or nobody's."""
         mine = [text for whose, text in self.errors if whose in (gpu, None) or gpu is None]
         words = " ".join(" ".join(mine).split())
         text = f"diag: {self.name}: {result}" + (f": {words}" if words else "")
         is_setting = mine and all(SETTING.search(" ".join(one.split())) for one in mine)
         level = "warn" if is_setting else level_of_words(BAD[result], words)
-        return ToldByDcgm(gpu, level, text)
+        return DcgmFinding(gpu, level, text)
 
 
 def parse_dcgm(text):
-    """The output of `dcgmi diag` or `dcgmi health -c` -> [ToldByDcgm], empty where all is well."""
+    """The output of `dcgmi diag` or `dcgmi health -c` -> [DcgmFinding], empty where all is well."""
     found = OBJECT_OF_DCGM.search(text)
     if found:
-        return told_by_json(text[found.start() :])
+        return read_json_report(text[found.start() :])
     rows = [row.groups() for row in map(ROW_OF_DCGM.match, clean(text).splitlines()) if row]
     is_report = any(name.startswith("Health Monitor Report") for name, _ in rows)
-    return told_by_health(rows) if is_report else told_by_diag(rows)
+    return read_health_report(rows) if is_report else read_diag_report(rows)
 
 
 def is_of_dcgm(text):
@@ -1188,7 +1188,7 @@ def is_of_dcgm(text):
     return bool(TABLE_OF_DCGM.search(text) or OBJECT_OF_DCGM.search(text))
 
 
-def told_by_json(text):
+def read_json_report(text):
     """Read `dcgmi diag -j`: DCGM 3 names a card by gpu_id, or several by gpu_ids; 4 by entity_id.
 
     A text that breaks off tells nothing, and says so.
@@ -1196,15 +1196,15 @@ def told_by_json(text):
     try:
         report, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
-        return [ToldByDcgm(None, "warn", "diag: its JSON breaks off, so it can't be read")]
+        return [DcgmFinding(None, "warn", "diag: its JSON breaks off, so it can't be read")]
     tests = []
     for value in map(as_dict, report.values()):
         if value.get("runtime_error"):
             words = f"diag: it didn't run: {value['runtime_error']}"
-            return [ToldByDcgm(None, "warn", words)]
+            return [DcgmFinding(None, "warn", words)]
         for category in map(as_dict, as_list(value.get("test_categories"))):
             tests += map(test_of_json, map(as_dict, as_list(category.get("tests"))))
-    return [told for test in tests for told in test.told()]
+    return [finding for test in tests for finding in test.find_faults()]
 
 
 def test_of_json(given):
@@ -1225,7 +1225,7 @@ def test_of_json(given):
     return test
 
 
-def told_by_health(rows):
+def read_health_report(rows):
     """Read `dcgmi health -c`: below a GPU each system that isn't well, with its errors."""
     found, gpu, overall = [], None, ""
     for name, value in rows:
@@ -1241,12 +1241,12 @@ def told_by_health(rows):
     if not found and overall in BAD:
         found = [[None, overall, "Overall Health", ""]]
     return [
-        ToldByDcgm(gpu, level_of_words(BAD[value], words), f"health: {system}: {value}{words}")
+        DcgmFinding(gpu, level_of_words(BAD[value], words), f"health: {system}: {value}{words}")
         for gpu, value, system, words in found
     ]
 
 
-def told_by_diag(rows):
+def read_diag_report(rows):
     """Read `dcgmi diag`: each test, then how it went on single GPUs, and the errors of it."""
     tests = []
     for name, value in rows:
@@ -1269,7 +1269,7 @@ def told_by_diag(rows):
         elif test.is_in_error:
             gpu, text = test.errors[-1]
             test.errors[-1] = (gpu, text + of_width(value))
-    return [told for test in tests for told in test.told()]
+    return [finding for test in tests for finding in test.find_faults()]
 
 
 def of_width(value):
@@ -3073,7 +3073,7 @@ def with_repetition(events):
     """
     programs = programs_of(events)
     failing, short_of_memory = are_failing(events), are_killed_often(events)
-    told = {(event["bdf"], event["code"]) for event in events if event["kind"] == "xid"}
+    xids = {(event["bdf"], event["code"]) for event in events if event["kind"] == "xid"}
     out = []
     for event in events:
         kind, place, code = event["kind"], event["bdf"], event["code"]
@@ -3087,7 +3087,7 @@ def with_repetition(events):
             event = dict(event, level="degraded" if many else "warn")
         elif kind == "killed" and short_of_memory:
             event = dict(event, level="degraded")
-        elif kind == "xid" and code == 45 and is_bad(previous_xid(event["line"]), place, told):
+        elif kind == "xid" and code == 45 and is_bad(previous_xid(event["line"]), place, xids):
             event = dict(event, level=xid_level(previous_xid(event["line"]), ""))
         elif kind == "xid" and code == 43 and len(programs.get((place, code), ())) >= PROGRAMS:
             event = dict(event, level="degraded")
@@ -3144,13 +3144,13 @@ def are_killed_often(events):
     return are_within_a_day(firsts.values(), KILLED)
 
 
-def is_bad(code, place, told):
+def is_bad(code, place, xids):
     """Whether a clean-up (Xid 45) is the only trace of an Xid that asks for more than a look.
 
-    `told`: the (place, Xid) of the log.
+    `xids`: the (place, Xid) of the log.
     """
     return (
-        code is not None and (place, code) not in told and RANK[xid_level(code, "")] < RANK["warn"]
+        code is not None and (place, code) not in xids and RANK[xid_level(code, "")] < RANK["warn"]
     )
 
 
@@ -5804,7 +5804,7 @@ def downloaded(place, address):
     began = time.monotonic()
     try:
         url = address()
-        told = {"place": place, "address": without_password(url)}
+        row = {"place": place, "address": without_password(url)}
         with open_address(url, PLACE_SECONDS) as answer:
             began, count = time.monotonic(), 0  # without the time for the name and the connection
             while count < PLACE_BYTES and time.monotonic() < began + PLACE_SECONDS:
@@ -5815,29 +5815,29 @@ def downloaded(place, address):
     except (OSError, ValueError) as error:
         why = getattr(error, "reason", None) or error
         return {"place": place, "error": short(str(why) or type(error).__name__, 120)}
-    return with_speed(told, count, time.monotonic() - began)
+    return with_speed(row, count, time.monotonic() - began)
 
 
 def uploaded(durable):
     """How fast a durable place behind ssh takes bytes, which nobody keeps."""
-    match, told = BEHIND_SSH.match(durable), {"place": "the durable place"}
+    match, row = BEHIND_SSH.match(durable), {"place": "the durable place"}
     if not match:
-        return {**told, "error": "only a place behind ssh is measured, as user@host:path"}
-    told["address"] = short(durable, 120)
+        return {**row, "error": "only a place behind ssh is measured, as user@host:path"}
+    row["address"] = short(durable, 120)
     got = run(["sh", "-c", SEND, "sh", str(SENT_BYTES), match.group(1)], 2 * PLACE_SECONDS)
     if got["timed_out"]:
-        return {**told, "error": f"it took no {SENT_BYTES >> 20} MiB in {2 * PLACE_SECONDS:.0f} s"}
+        return {**row, "error": f"it took no {SENT_BYTES >> 20} MiB in {2 * PLACE_SECONDS:.0f} s"}
     if got["rc"]:
         said = got["text"].strip().splitlines()
-        return {**told, "error": short(said[-1] if said else f"ssh ended with {got['rc']}", 120)}
-    return with_speed(told, SENT_BYTES, got["seconds"])
+        return {**row, "error": short(said[-1] if said else f"ssh ended with {got['rc']}", 120)}
+    return with_speed(row, SENT_BYTES, got["seconds"])
 
 
-def with_speed(told, count, seconds):
+def with_speed(row, count, seconds):
     """The bytes and how fast they were."""
     seconds = max(seconds, 1e-3)
     speed = round(count / 1e6 / seconds, 2)
-    return {**told, "mb": round(count / 1e6, 1), "seconds": round(seconds, 2), "mb_s": speed}
+    return {**row, "mb": round(count / 1e6, 1), "seconds": round(seconds, 2), "mb_s": speed}
 
 
 def without_password(url):
@@ -5849,13 +5849,13 @@ def without_password(url):
 def judged_network(measured):
     """The findings about what was measured."""
     add = Findings()
-    for told in measured:
-        if told.get("error"):
-            add(None, "not_reached", told["place"], told["error"])
-        elif told["mb_s"] < SLOW_MB_S:
-            level = "degraded" if told["mb_s"] < VERY_SLOW_MB_S else "warn"
-            minutes = max(1, round(MODEL_MB / max(told["mb_s"], 0.01) / 60))
-            add(None, "slow_network", told["place"], told["mb_s"], minutes, level=level)
+    for row in measured:
+        if row.get("error"):
+            add(None, "not_reached", row["place"], row["error"])
+        elif row["mb_s"] < SLOW_MB_S:
+            level = "degraded" if row["mb_s"] < VERY_SLOW_MB_S else "warn"
+            minutes = max(1, round(MODEL_MB / max(row["mb_s"], 0.01) / 60))
+            add(None, "slow_network", row["place"], row["mb_s"], minutes, level=level)
     return add.list
 
 
@@ -7472,13 +7472,13 @@ def as_fault(line):
     """A wrong product in words: its type, its shape, and how wrong it is."""
     product = "{} {}".format(*(short(clean(str(line.get(key))), 40) for key in ("type", "shape")))
     wrong, changed, off = line.get("wrong"), line.get("changed"), line.get("off")
-    told = []
+    faults = []
     if wrong:
         far = f", by up to {off:.2g} of the largest" if isinstance(off, (int, float)) else ""
-        told.append(f"{wrong} of {line.get('of')} elements wrong{far}")
+        faults.append(f"{wrong} of {line.get('of')} elements wrong{far}")
     if changed:
-        told.append(f"{changed} differ the second time")
-    return f"{product}: {', '.join(told)}"
+        faults.append(f"{changed} differ the second time")
+    return f"{product}: {', '.join(faults)}"
 
 
 def end_of(place):

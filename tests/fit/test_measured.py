@@ -146,7 +146,7 @@ def test_what_the_probe_saw_says_how_the_model_is_trained(about, expected):
 def test_a_run_that_died_counts_with_what_the_card_has():
     died = rehearsed({**record(), "died": True, "has_failed": True}, "2026-11-29").row
     assert died.died and died.gib == pytest.approx(79.65, abs=0.01)
-    assert died.told().startswith("died of 79.65 GiB")
+    assert died.describe().startswith("died of 79.65 GiB")
 
 
 def test_the_record_is_read_on_a_box_as_here(tmp_path, monkeypatch):

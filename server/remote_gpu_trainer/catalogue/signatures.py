@@ -260,15 +260,15 @@ class _Report:
     @classmethod
     def of(cls, evidence: Evidence) -> _Report:
         """The report of these lines, of a long one `MAX_TEXT` characters."""
-        told = [(as_shell_says(line), line) for line in evidence.lines if line.kind == FAILURE]
-        told = [(text, line) for text, line in told if text]
-        lines = [*[line for _, line in told], *evidence.lines]
-        texts = [*[text for text, _ in told], *[line.text for line in evidence.lines]]
+        failures = [(as_shell_says(line), line) for line in evidence.lines if line.kind == FAILURE]
+        failures = [(text, line) for text, line in failures if text]
+        lines = [*[line for _, line in failures], *evidence.lines]
+        texts = [*[text for text, _ in failures], *[line.text for line in evidence.lines]]
         whole = _one_quote("\n".join(texts)).lower()
         normals = _single_blanks(whole)
         joined, searched = " ".join(normals), normals
         if len(joined) > MAX_TEXT:  # put what failed first; it may be near the end
-            failing = [normals[at + len(told)] for at in _failing(evidence)]
+            failing = [normals[at + len(failures)] for at in _failing(evidence)]
             joined = f"{' '.join(failing)[:MAX_TEXT]} {joined[:MAX_TEXT]}"
             searched = [*failing, *normals]
         # In two parts: `translate` is ten times slower on a text with a letter beyond ASCII.

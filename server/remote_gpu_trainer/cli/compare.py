@@ -60,32 +60,32 @@ def compare(runs: tuple[str, ...], metric: str, page: Path | None, as_json: bool
         raise compared_runs.NotCompared(
             f"{found[0].name} is one run; name two or more, or one with a queue"
         )
-    told = comparison.compare_runs(found)
+    compared = comparison.compare_runs(found)
     if page is not None:
-        compare_page.write(told, page)
+        compare_page.write(compared, page)
     if as_json:
-        print_answer(told.as_dict())
+        print_answer(compared.as_dict())
     else:
-        print_comparison(told)
+        print_comparison(compared)
     return 0
 
 
-def print_comparison(told: Comparison) -> None:
+def print_comparison(compared: Comparison) -> None:
     """Print the table of the runs, that of their configurations, and what can't be said."""
     from ..runs import comparison_words
 
     console = terminal.console(sys.stdout)
     if not terminal.is_terminal(sys.stdout):
         console.width = WIDE
-    console.print(_table(*comparison_words.run_rows(told)))
-    for run in told.runs:
-        if run.diff and "beside the commit" in told.differing:
+    console.print(_table(*comparison_words.run_rows(compared)))
+    for run in compared.runs:
+        if run.diff and "beside the commit" in compared.differing:
             print(f"\n{run.name}, beside the commit:")
             terminal.write("\n".join(f"  {line}" for line in run.diff), {})
-    if told.configurations:
+    if compared.configurations:
         print()
-        console.print(_table(*comparison_words.configuration_rows(told)))
-    for note in told.notes:
+        console.print(_table(*comparison_words.configuration_rows(compared)))
+    for note in compared.notes:
         print(f"note: {note}")
 
 

@@ -188,12 +188,12 @@ def fit(
                 solve, traced_solution(traced, run, solve, card), report
             )
         report["measured"] = fit_report.measured_like(own[1], traced.weights, run, 0)
-        return _told(report, as_json)
+        return _print_report(report, as_json)
     if model_args or inputs or python:
         raise BadRequest("--model-args, --input and --python are for FILE.py:NAME; name the model")
     shape = {name: size for name, size in shape.items() if size is not None}
     asked = fit_report.Asked(config, shape, parameters, transformers, solve)
-    return _told(fit_report.reckon(asked, card, options), as_json)
+    return _print_report(fit_report.reckon(asked, card, options), as_json)
 
 
 def _refuse_others() -> None:
@@ -206,7 +206,7 @@ def _refuse_others() -> None:
             raise BadRequest(f"{option.opts[0]} says nothing of a program that runs; leave it out")
 
 
-def _told(report: dict[str, Any], as_json: bool) -> int:
+def _print_report(report: dict[str, Any], as_json: bool) -> int:
     """Print the report, and return the exit code."""
     if as_json:
         print_json(report)
@@ -263,14 +263,14 @@ def _solved(report: dict[str, Any]) -> str:
         least, safe = solved["least"], solved["safe"]
         if not least:
             return "smallest card: none that fit knows has so much memory"
-        told = f"smallest card: {least['gpu']} ({least['gib']:.1f} GiB)"
-        told += f"; with {off} of room: {safe['gpu'] if safe else 'none'}"
-        return "\n".join([told, *(_price(offer, off) for offer in solved["cheapest"])])
+        text = f"smallest card: {least['gpu']} ({least['gib']:.1f} GiB)"
+        text += f"; with {off} of room: {safe['gpu'] if safe else 'none'}"
+        return "\n".join([text, *(_price(offer, off) for offer in solved["cheapest"])])
     largest, safe, what = solved["largest"], solved["safe"], solved["what"]
     if not largest["value"]:
         return f"largest {what}: none; 1 needs {largest['need_gib']:.1f} GiB"
-    told = f"largest {what}: {_found(largest)} ({UNITS[what]}), needs {largest['need_gib']:.1f} GiB"
-    return f"{told}; with {off} of room: {_found(safe)}"
+    text = f"largest {what}: {_found(largest)} ({UNITS[what]}), needs {largest['need_gib']:.1f} GiB"
+    return f"{text}; with {off} of room: {_found(safe)}"
 
 
 def _found(solved: dict[str, Any]) -> str:
@@ -298,12 +298,12 @@ def _headline(report: dict[str, Any]) -> str:
         need += f", {report['least_gib']:.1f} to {most:.1f}"
     if not (card := report["gpu"]):
         return need
-    told = f"{report['verdict']}: {need}, {card['name']} has {card['gib']:.1f}"
+    text = f"{report['verdict']}: {need}, {card['name']} has {card['gib']:.1f}"
     if report["verdict"] in OPEN:
-        told += f"\nwhy: {report['why'] or EITHER_WAY}; {REHEARSE}"
+        text += f"\nwhy: {report['why'] or EITHER_WAY}; {REHEARSE}"
     if report["verdict"] == training_memory.DOES_NOT_FIT:
-        told += _if_checkpointing(report)
-    return told
+        text += _if_checkpointing(report)
+    return text
 
 
 def _if_checkpointing(report: dict[str, Any]) -> str:

@@ -115,18 +115,18 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 def _answer(out: bytes, err: bytes) -> dict[str, Any]:
     """The object that the program printed. Raises BadRequest where it failed."""
     try:
-        told = json.loads(out)
+        answer = json.loads(out)
     except ValueError:
         lines = err.decode("utf-8", "replace").strip().splitlines()
         last = shown(lines[-1], 200) if lines else "it said nothing"
         raise BadRequest(
             f"the model's process ended without an answer: {last}; try it with --python PATH"
         ) from None
-    if why := told.get("error"):
+    if why := answer.get("error"):
         do = "correct the file or --model-args"
         if "No module named" in why:
             do = "pass the Python of your environment with --python PATH"
         raise BadRequest(f"{shown(why, 400).rstrip('.')}; {do}")
-    if "not_run" in told:
-        told["not_run"] = shown(told["not_run"], 200)
-    return told
+    if "not_run" in answer:
+        answer["not_run"] = shown(answer["not_run"], 200)
+    return answer

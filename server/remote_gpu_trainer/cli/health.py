@@ -233,7 +233,7 @@ def _judge_capture(options: Options) -> int:
             path.write_bytes(sys.stdin.buffer.read(MOST_READ))
         verdict = examine(parse("local"), Question(options.expect, replay=str(path)))
     verdict.box = "standard input" if options.box == "-" else options.box
-    return _told(options, verdict)
+    return _print_answer(options, verdict)
 
 
 def _check_box(options: Options) -> int:
@@ -256,10 +256,10 @@ def _check_box(options: Options) -> int:
             verdict = examine(box, question, accept_new=options.accept_new)
     if not verdict.why:
         remember(box)
-    return _told(options, verdict)
+    return _print_answer(options, verdict)
 
 
-def _told(options: Options, verdict: Health) -> int:
+def _print_answer(options: Options, verdict: Health) -> int:
     """Print the answer, and return the exit code."""
     from ..gpu_health.reading import as_text
 
@@ -274,16 +274,16 @@ def _say_what_it_takes(options: Options) -> None:
     """Say how long loads last, and what they send, before they begin."""
     from ..gpu_health.box_check import network
 
-    told = []
+    loads = []
     if options.stress:
         minutes = math.ceil((2 * options.stress + 90) / 60)
-        told.append(f"a load on every GPU for {options.stress:g} s, {minutes} minutes at most")
+        loads.append(f"a load on every GPU for {options.stress:g} s, {minutes} minutes at most")
     if options.network:
         count, sent = 2 * network.PLACE_BYTES // 10**6, network.SENT_BYTES // 10**6
         to = f", and sending {sent} MB to {shown(options.durable, 60)}" if options.durable else ""
-        told.append(f"fetching {count} MB at most{to}, 2 minutes at most")
-    if told:
-        print(f"measuring: {'; '.join(told)} …", file=sys.stderr, flush=True)
+        loads.append(f"fetching {count} MB at most{to}, 2 minutes at most")
+    if loads:
+        print(f"measuring: {'; '.join(loads)} …", file=sys.stderr, flush=True)
 
 
 def _check_hosts(options: Options, file: str) -> int:

@@ -127,13 +127,13 @@ def _become(words: list[str]) -> int:
 def rehearse_here(script: Path, *options: str) -> int:
     """Rehearse on this machine, and print what it says as it says it."""
     words = ["bash", str(script), "rehearse", *options]
-    with terminal.waiting("rehearsing …") as told:
+    with terminal.waiting("rehearsing …") as waiting:
         with subprocess.Popen(
             words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace"
         ) as child:
             assert child.stdout
             for line in child.stdout:
-                _say(told, line.rstrip("\n"), "")
+                _say(waiting, line.rstrip("\n"), "")
         return child.returncode
 
 
@@ -142,16 +142,16 @@ def _rehearse_there(place: Box, folder: str) -> int:
     from ..runs import calling
 
     on = f" on {shown(place.name, 60)}"
-    with terminal.waiting(f"rehearsing{on} …") as told:
-        return calling.follow(place, folder, "rehearse", say=lambda line: _say(told, line, on))
+    with terminal.waiting(f"rehearsing{on} …") as waiting:
+        return calling.follow(place, folder, "rehearse", say=lambda line: _say(waiting, line, on))
 
 
-def _say(told: terminal.Waiting, line: str, on: str) -> None:
+def _say(waiting: terminal.Waiting, line: str, on: str) -> None:
     """Print a line of a rehearsal, or name the phase that it begins."""
     if line.startswith(REHEARSING):
-        told.rename(f"rehearsing{on}: {shown(line[len(REHEARSING) :], 200)} …")
+        waiting.rename(f"rehearsing{on}: {shown(line[len(REHEARSING) :], 200)} …")
     else:
-        told(line)
+        waiting(line)
 
 
 @command("rehearse")

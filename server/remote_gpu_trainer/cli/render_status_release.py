@@ -41,8 +41,8 @@ BOX_ARGUMENT = click.argument("box", help=BOX)
 
 def which_run(usual: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Return the option --run; `usual` says which run it is without."""
-    told = f"the run: a name under ~/runs, or a folder there (default: {usual})"
-    return click.option("--run", default="", metavar="NAME", help=told)
+    help_text = f"the run: a name under ~/runs, or a folder there (default: {usual})"
+    return click.option("--run", default="", metavar="NAME", help=help_text)
 
 
 RUN = which_run("the newest")
@@ -380,14 +380,14 @@ def _ways_on(place: Box, state: Status) -> list[str]:
         return []
     known = known_jobs.find(place, state.dir)
     words = f"rgt resume {place.argument} --run {shlex.quote(known.name if known else state.dir)}"
-    told = []
+    ways = []
     if state.state == "deadline":
-        told.append(f"to go on: {words} --set deadline={job_start.longer(state)}, an hour from now")
+        ways.append(f"to go on: {words} --set deadline={job_start.longer(state)}, an hour from now")
     if known and (
         differing := job_start.describe_differing(job_start.differing_code(place, known))
     ):
-        told.append(f"{differing}; {words} --code sends it")
-    return told
+        ways.append(f"{differing}; {words} --code sends it")
+    return ways
 
 
 def print_change(state: Status) -> None:
@@ -643,8 +643,8 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
         print_answer(report, box, results.source)
     else:
         next_step = "" if results.left else next_step  # told already
-        told = releasing.as_text(results), other_runs.as_text(others, box, profile.name)
-        texts = (*told, teardown.ways_as_text(ways, stored), next_step)
+        found = releasing.as_text(results), other_runs.as_text(others, box, profile.name)
+        texts = (*found, teardown.ways_as_text(ways, stored), next_step)
         print("\n".join(text for text in texts if text))
         if (Path(results.to) / "cells").is_dir():
             _print_cells(box, results.source)

@@ -263,21 +263,21 @@ def _left_running(box: str, place: Box, folder: str) -> str:
     from ..runs import job_start
 
     name, where = shown(box, 80), _where(box, folder)
-    told = f"{program()} status {where} tells it, {program()} stop {where} ends it"
+    how = f"{program()} status {where} tells it, {program()} stop {where} ends it"
     try:
         with terminal.waiting(f"asking {shown(box, 60)} whether the run goes on …"):
             found = job_start.left_running(place, folder)
     except KeyboardInterrupt:
-        return f"{name}: whether the run goes on there isn't known; {told}"
+        return f"{name}: whether the run goes on there isn't known; {how}"
     if found.state in ("unreachable", "unknown"):
-        return f"{name}: whether the run goes on there isn't known ({found.text}); {told}"
+        return f"{name}: whether the run goes on there isn't known ({found.text}); {how}"
     if found.state in ("alive", "stalled"):
         return (
             f"{name}: the run goes on there; {program()} status {where} shows it, "
             f"{program()} stop {where} ends it"
         )
     state = "" if found.state == "nothing" else f" ({found.state})"
-    return f"{name}: nothing runs there now{state}; should it begin all the same, {told}"
+    return f"{name}: nothing runs there now{state}; should it begin all the same, {how}"
 
 
 def _settle_rented(
@@ -292,11 +292,11 @@ def _settle_rented(
     from ..boxes.box import address
     from ..runs import known_jobs, ledger
 
-    told = plan.job.rented
+    rented = plan.job.rented
     known = known_jobs.find(place, plan.job.folder)
-    if told is None and known and known.given.get("rented"):
+    if rented is None and known and known.given.get("rented"):
         return {**given, "rented": known.given["rented"]}
-    if told is None:
+    if rented is None:
         contacts = [one.since for one in ledger.still_open() if one.address == address(place)]
         began = min(began, *contacts) if contacts else began
         asking.may(
@@ -304,7 +304,7 @@ def _settle_rented(
             "--set rented=now counts it from this start, and a date and time with its zone from "
             "then; --yes from the first contact",
         )
-    elif told != "now":
+    elif rented != "now":
         return given
     return {**given, "rented": f"at:{int(began)}"}
 
@@ -743,13 +743,13 @@ def _resume(
             )
             return 1
         wanted = _send_anew(place, known, before, fields, with_code, course)
-    elif told := job_start.passed(before, time.time()):
-        terminal.error(f"{shown(before.dir, 200)}: {told}")
+    elif passed := job_start.passed(before, time.time()):
+        terminal.error(f"{shown(before.dir, 200)}: {passed}")
         _say("next", f"{program()} {shlex.join(words)} --set deadline={job_start.longer(before)}")
         return 1
     differing = job_start.differing_code(place, known) if known and not with_code else None
-    if differing is not None and (told := job_start.describe_differing(differing)):
-        _say("code", f"{told}; --code sends it")
+    if differing is not None and (changed := job_start.describe_differing(differing)):
+        _say("code", f"{changed}; --code sends it")
     again = shlex.join([*words, *_options_of(fields)])
     if known and not fields and not with_code:
         wanted = _reserve_again(place, known, before)
@@ -843,8 +843,8 @@ def _resume_elsewhere(
         return 1
     given = with_options(known.given, list(fields))
     before = status.ask(place, known.folder)
-    if told := job_start.why_not_elsewhere(given, place, known, before, old.is_gone):
-        terminal.error(told)
+    if why_not := job_start.why_not_elsewhere(given, place, known, before, old.is_gone):
+        terminal.error(why_not)
         return 1
     _say("from", f"{known.name} of {shown(old.box, 80)}, by its copy at the durable place")
     first = known.first_start if known.moved_from else before.first_start or known.first_start
@@ -865,6 +865,6 @@ def _cost_of_move(place: Box, known: Known, before: Status, now: float) -> str:
 
     opened = next((one for one in ledger.still_open() if one.address == address(place)), None)
     cost, name = status_cost.cost_of(before, known, opened, now), shown(place.name, 80)
-    told = f", about {cost['so_far']:.2f} so far" if cost else ""
-    goes_on = "" if place.local else f", and goes on until you end it{told}"
+    so_far = f", about {cost['so_far']:.2f} so far" if cost else ""
+    goes_on = "" if place.local else f", and goes on until you end it{so_far}"
     return f"counts from here on for the new box; that of {name} isn't in it{goes_on}"

@@ -131,24 +131,24 @@ def waiting(text: str) -> Iterator[Waiting]:
     spinners: list[Status] = []
     is_drawn = has_colours(sys.stderr)
 
-    def told() -> str:
+    def describe_wait() -> str:
         return f"{wait.text} {time.monotonic() - began:.0f} s"
 
     def show() -> None:
         if not is_drawn:
             while not ended.wait(EVERY):
-                print(told(), file=sys.stderr, flush=True)
+                print(describe_wait(), file=sys.stderr, flush=True)
             return
         if ended.wait(PATIENCE):
             return
         from rich.text import Text
 
-        spinner = console(sys.stderr).status(Text(told()))
+        spinner = console(sys.stderr).status(Text(describe_wait()))
         spinners.append(spinner)
         spinner.start()
         while not ended.wait(1.0):
             with lock:
-                spinner.update(Text(told()))
+                spinner.update(Text(describe_wait()))
 
     def say(line: str) -> None:
         with lock:

@@ -59,12 +59,12 @@ def as_traced(denoiser: Denoiser, run: Run) -> TracedModel:
         )
     check_run(replace(run, precision=MIXED[0]))
     way = ("lora" if run.lora else "full") + (", checkpointing" if run.checkpointing else "")
-    told = denoiser.ways[way]
-    model = replace(traced_model(told), returns_loss=True, beside=2 * denoiser.beside)
+    traced = denoiser.ways[way]
+    model = replace(traced_model(traced), returns_loss=True, beside=2 * denoiser.beside)
     if not run.lora:
         return model
     times = run.lora / denoiser.rank
-    adapters, base = told["gradient_bytes"], told["weight_bytes"] - told["gradient_bytes"]
+    adapters, base = traced["gradient_bytes"], traced["weight_bytes"] - traced["gradient_bytes"]
     base = base / 2 * QUANTIZED[run.precision] if run.quantized else base
     return replace(
         model,

@@ -59,7 +59,7 @@ class Measured:
         """Return the tokens, or samples, of one batch."""
         return self.batch * (self.sequence or 1)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the run in a line: what it took, what it was, and who says so."""
         size = (
             f"{self.batch} × {self.sequence} tokens" if self.sequence else f"{self.batch} samples"
@@ -142,21 +142,22 @@ class Rehearsed:
     why: str = ""
 
 
-def rehearsed(told: dict[str, Any], date: str) -> Rehearsed | None:
+def rehearsed(record: dict[str, Any], date: str) -> Rehearsed | None:
     """Return what a rehearsal's record tells, None where no process trained that was looked into.
 
-    `told`: as `runner/card_memory.py` writes it. Its cards are empty where none was measured.
+    `record`: as `runner/card_memory.py` writes it. Its cards are empty where none was measured.
     """
-    process = next((one for one in told.get("processes") or [] if one.get("model")), None)
+    process = next((one for one in record.get("processes") or [] if one.get("model")), None)
     if process is None:
         return None
     about, largest = process["model"], process.get("largest") or []
-    died = bool(told.get("died"))
+    died = bool(record.get("died"))
     shown = [
         card["total_mib"] if died else card["peak_mib"] - card["before_mib"]
-        for card in told.get("cards") or []
+        for card in record.get("cards") or []
     ]
-    kept = [card["reserved"] / GIB for one in told["processes"] for card in one.get("cards") or []]
+    processes = record["processes"]
+    kept = [card["reserved"] / GIB for one in processes for card in one.get("cards") or []]
     config = about.get("config") if isinstance(about.get("config"), dict) else {}
     words = len(largest) == 2 and bool(config)
     row = Measured(

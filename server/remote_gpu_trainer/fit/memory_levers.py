@@ -159,9 +159,9 @@ def summary(model: Model, run: Run, gib: float = 0.0) -> str:
         f"{needed.peak / GIB:.1f} GiB {needed.moment} ({parts})"
     )
     if gib:
-        told = verdict_of(model, run, needed.peak, ("", gib))
+        verdict = verdict_of(model, run, needed.peak, ("", gib))
         unknown = f"whether it fits {gib:.1f} GiB isn't known"
-        text += f": {unknown if told == NOT_KNOWN else f'{told} in {gib:.1f} GiB'}"
+        text += f": {unknown if verdict == NOT_KNOWN else f'{verdict} in {gib:.1f} GiB'}"
     if model.guessed:
         text += f"; a guess by the usual layers, with {model.guessed}"
     best = [f"{lever.what} {lever.saves / GIB:.1f} [{lever.entry}]" for lever in levers(model, run)]

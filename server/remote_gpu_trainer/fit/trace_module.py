@@ -52,7 +52,7 @@ def built(request):
         try:
             model = made(**request["args"])
         except Exception as error:
-            raise NotCounted("{} fails: {}".format(request["name"], _told(error))) from on_meta
+            raise NotCounted("{} fails: {}".format(request["name"], _in_a_line(error))) from on_meta
     if not isinstance(model, torch.nn.Module):
         kind = type(model).__name__
         raise NotCounted("{} gives {}, not a torch.nn.Module".format(request["name"], kind))
@@ -145,7 +145,7 @@ def _named(path, name):
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise NotCounted(f"{path} can't be imported: {_told(error)}") from error
+        raise NotCounted(f"{path} can't be imported: {_in_a_line(error)}") from error
     made = getattr(module, name, None)
     if made is None or not callable(made):
         own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == spec.name]
@@ -156,7 +156,7 @@ def _named(path, name):
     return made
 
 
-def _told(error):
+def _in_a_line(error):
     """An error in one short line."""
     lines = str(error).strip().splitlines()
     return "{}: {}".format(type(error).__name__, lines[0] if lines else "")[:300]
@@ -363,11 +363,11 @@ def traced(model, request, batch):
         output = model(*inputs)
         own = _own_loss(output)
         loss = _mean(output) if own is None else own
-        told = {"kept": counting.now, "returns_loss": own is not None}
+        ends = {"kept": counting.now, "returns_loss": own is not None}
         torch.autograd.backward([loss])  # loss.backward would leave autocast_mode
         del loss, own, output
         model.zero_grad(set_to_none=True)
-    return {**told, "events": counting.events}
+    return {**ends, "events": counting.events}
 
 
 def _input(one, batch, precision):
@@ -440,15 +440,15 @@ def answer(request):
     """Return what is known of a model: its weights, and what a step takes where it runs."""
     as_a_gpu_does(request["attention"], request["precision"])
     model = built(request)
-    told = counted(model)
+    counts = counted(model)
     if not request["inputs"]:
-        return told
+        return counts
     try:
-        return {**told, **step_of(model, request)}
+        return {**counts, **step_of(model, request)}
     except NotCounted as error:
-        return {**told, "not_run": str(error)}
+        return {**counts, "not_run": str(error)}
     except Exception as error:  # a user's model fails in any way
-        return {**told, "not_run": _told(error)}
+        return {**counts, "not_run": _in_a_line(error)}
 
 
 def step_of(model, request):
@@ -457,7 +457,7 @@ def step_of(model, request):
     {"lines": see `lines_of`, "kept": the same of the end of the forward pass, "returns_loss"}.
     """
     low, high = (traced(model, request, batch) for batch in PAIR)
-    told = {
+    step = {
         "lines": lines_of(low["events"], high["events"]),
         "kept": lines_of([low["kept"]], [high["kept"]]),
         "returns_loss": low["returns_loss"],
@@ -465,9 +465,9 @@ def step_of(model, request):
     batch = request["batch"]
     if batch not in PAIR:
         peak = max(traced(model, request, batch)["events"])
-        if abs(at(told["lines"], batch) / peak - 1) > OFF:
+        if abs(at(step["lines"], batch) / peak - 1) > OFF:
             raise NotCounted("what it takes isn't in proportion to the batch")
-    return told
+    return step
 
 
 def main():
@@ -475,13 +475,13 @@ def main():
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
-        told = answer(json.loads(sys.argv[1]))
+        reply = answer(json.loads(sys.argv[1]))
     except NotCounted as error:
-        told = {"error": str(error)}
+        reply = {"error": str(error)}
     except ImportError as error:
-        told = {"error": _told(error)}
-    print(json.dumps(told), file=out, flush=True)
-    return 1 if "error" in told else 0
+        reply = {"error": _in_a_line(error)}
+    print(json.dumps(reply), file=out, flush=True)
+    return 1 if "error" in reply else 0
 
 
 if __name__ == "__main__":

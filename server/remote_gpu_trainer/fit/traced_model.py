@@ -46,22 +46,22 @@ class TracedModel:
     beside: int = 0
 
 
-def traced_model(told: dict[str, Any]) -> TracedModel:
+def traced_model(answer: dict[str, Any]) -> TracedModel:
     """Return the model of the answer of trace_module.py."""
-    ran = "lines" in told
+    ran = "lines" in answer
     return TracedModel(
-        weights=int(told["weights"]),
-        trained=int(told["trained"]),
-        weight_bytes=int(told["weight_bytes"]),
-        gradient_bytes=int(told["gradient_bytes"]),
-        buffer_bytes=int(told["buffer_bytes"]),
-        factored_bytes=int(told["factored_bytes"]),
-        largest=int(told["largest"]),
-        convolutions=int(told["convolutions"]),
-        lines=tuple((fixed, each) for fixed, each in told["lines"]) if ran else (),
-        kept=(told["kept"][0][0], told["kept"][0][1]) if ran else (0.0, 0.0),
-        returns_loss=bool(told["returns_loss"]) if ran else False,
-        not_run="" if ran else told.get("not_run", "no --input was given"),
+        weights=int(answer["weights"]),
+        trained=int(answer["trained"]),
+        weight_bytes=int(answer["weight_bytes"]),
+        gradient_bytes=int(answer["gradient_bytes"]),
+        buffer_bytes=int(answer["buffer_bytes"]),
+        factored_bytes=int(answer["factored_bytes"]),
+        largest=int(answer["largest"]),
+        convolutions=int(answer["convolutions"]),
+        lines=tuple((fixed, each) for fixed, each in answer["lines"]) if ran else (),
+        kept=(answer["kept"][0][0], answer["kept"][0][1]) if ran else (0.0, 0.0),
+        returns_loss=bool(answer["returns_loss"]) if ran else False,
+        not_run="" if ran else answer.get("not_run", "no --input was given"),
     )
 
 

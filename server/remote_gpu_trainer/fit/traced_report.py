@@ -115,8 +115,8 @@ def _levers(model: TracedModel, run: Run) -> list[tuple[dict[str, Any], float]]:
         peak = estimate_traced(model, changed).peak
         if now - peak > LEAST_SAVED * now:
             saves = round((now - peak) / GIB, 2)
-            told = {"change": what, "options": options, "entry": entry, "saves_gib": saves}
-            found.append((told, peak))
+            lever = {"change": what, "options": options, "entry": entry, "saves_gib": saves}
+            found.append((lever, peak))
     return sorted(found, key=lambda pair: pair[1])
 
 

@@ -210,15 +210,15 @@ def left_unquantized(model: Model, run: Run) -> list[str]:
     experts = model.expert_weights()
     if not (run.quantized and experts) or model.linear_experts:
         return []
-    told = (
+    note = (
         f"{short_count(experts)} of the weights are experts that bitsandbytes leaves in bf16: it "
         f"quantizes nn.Linear, and experts are parameters in transformers "
         f"{formulas()['transformers']}; in 4.57 those of most types were nn.Linear, which "
         "--transformers 4 reckons"
     )
     if not run.all_in_16_bit:
-        told += "; peft's prepare_model_for_kbit_training makes them fp32"
-    return [told]
+        note += "; peft's prepare_model_for_kbit_training makes them fp32"
+    return [note]
 
 
 def lora_count(model: Model, run: Run) -> int:
@@ -435,16 +435,16 @@ def _kept(training: _Training) -> MemoryLine:
     by_length: dict[int, list[_Stack]] = {}
     for stack in stacks:
         by_length.setdefault(stack.run.sequence, []).append(stack)
-    told = []
+    parts = []
     for length, alike in by_length.items():
         layers = sum(stack.layers for stack in alike)
         each = sum(stack.layers * stack.kept for stack in alike) / max(1, layers)
         last = sum(stack.last for stack in alike)
-        told.append(
+        parts.append(
             f"{training.run.samples} × {length} tokens × ({layers} layers × {each:,.0f} B"
             f" + {last:,.0f} B)"
         )
-    return MemoryLine(what, " + ".join(told), sum(stack.size for stack in stacks))
+    return MemoryLine(what, " + ".join(parts), sum(stack.size for stack in stacks))
 
 
 def _experts_of_a_layer(training: _Training) -> float:

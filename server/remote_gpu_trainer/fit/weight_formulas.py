@@ -187,8 +187,8 @@ def _counted(entry: dict, cases: dict, point: dict) -> Weights:
         case = [_case(entry, field, cases, point) for field in fields]
         lines = group["cases"].get(json.dumps(case))
         if lines is None:
-            told = ", ".join(f"{f} {json.dumps(v)}" for f, v in zip(fields, case, strict=True))
-            raise Unknown(f"no formula for {told}")
+            values = ", ".join(f"{f} {json.dumps(v)}" for f, v in zip(fields, case, strict=True))
+            raise Unknown(f"no formula for {values}")
         for times, role, often, *shape in lines:
             copies = times * value(often, point)
             if not copies:

@@ -253,13 +253,13 @@ def _number(value) -> float | None:
     return None if number is None else round(number, 3)
 
 
-def _reached(told: dict) -> str:
+def _reached(row: dict) -> str:
     """What `--network` measured of one place."""
-    place = told.get("place")
-    if error := told.get("error"):
+    place = row.get("place")
+    if error := row.get("error"):
         return f"network: {place}: {error}"
-    numbers = f"{told.get('mb')} MB in {told.get('seconds')} s, {told.get('mb_s')} MB/s"
-    return f"network: {place}: {numbers} ({told.get('address')})"
+    numbers = f"{row.get('mb')} MB in {row.get('seconds')} s, {row.get('mb_s')} MB/s"
+    return f"network: {place}: {numbers} ({row.get('address')})"
 
 
 def _plain(value, depth: int = 0):
@@ -311,6 +311,6 @@ def as_text(health: Health, by_card: bool = False) -> str:
     about += [f"{health.probe_seconds:.1f} s"] if health.probe_seconds is not None else []
     out += [", ".join(about)] if about else []
     out += [f"stress: {json.dumps(health.stress)}"] if health.stress else []
-    out += [_reached(told) for told in health.network or [] if isinstance(told, dict)]
+    out += [_reached(row) for row in health.network or [] if isinstance(row, dict)]
     out += [f"partial: {health.partial}"] if health.partial else []
     return "\n".join(out)

@@ -244,8 +244,8 @@ def _nothing(_: re.Match) -> str:
 
 def _slurm(hit: re.Match) -> str:
     reason = (hit[3] or "").upper()
-    told = (how for name, how in _SLURM.items() if reason.startswith(name))
-    how = next(told, _UNKNOWN) if reason else _CANCELLED[hit[1]]
+    ways = (how for name, how in _SLURM.items() if reason.startswith(name))
+    how = next(ways, _UNKNOWN) if reason else _CANCELLED[hit[1]]
     return f"Slurm's {hit[1].lower()} {hit[2]} {how}"
 
 
@@ -570,10 +570,10 @@ def _is_left_behind(line: Line) -> bool:
 
 
 def _ending_in(line: Line) -> Ending | None:
-    told = end_in(line)
-    if told is None or told[0].own:
+    found = end_in(line)
+    if found is None or found[0].own:
         return None
-    end, hit = told
+    end, hit = found
     sentence = end.said(hit)
     if not sentence:
         return None

@@ -140,10 +140,10 @@ def _read(folder: str, place: str) -> ErrorFile | None:
         if not stat.S_ISREG(os.stat(path).st_mode) or os.path.getsize(path) > MOST_BYTES:
             return None
         with open(path, "rb") as stream:
-            told = json.loads(stream.read(MOST_BYTES)).get("message")
+            message = json.loads(stream.read(MOST_BYTES)).get("message")
     except (OSError, ValueError, AttributeError, RecursionError):
         return None
-    whole = told if isinstance(told, dict) else {"message": told}
+    whole = message if isinstance(message, dict) else {"message": message}
     extra = whole.get("extraInfo")
     extra = extra if isinstance(extra, dict) else {}
     said, stack = whole.get("message"), extra.get("py_callstack")

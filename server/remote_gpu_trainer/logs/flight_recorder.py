@@ -324,7 +324,7 @@ def _hanging(group: _Group) -> Verdict:
     if group.undumped and len(group.undumped) <= len(here):
         return _no_dump(group, number)
     op = next(iter(here.values())).op
-    said = f"{told_ranks(here)} entered {_named(op, number, group.key)} alike, and it doesn't end"
+    said = f"{name_ranks(here)} entered {_named(op, number, group.key)} alike, and it doesn't end"
     return Verdict(group.key, "", number, op, frozenset(), group.waiting, None, (said,))
 
 
@@ -333,7 +333,7 @@ def _no_dump(group: _Group, number: int) -> Verdict:
     here, absent = group.at(number), group.undumped
     op = next(iter(here.values())).op
     odd = min(absent) if len(absent) == 1 else None
-    said = f"{told_ranks(absent)} left no dump; {_waiting_in(here)} {_named(op, number, group.key)}"
+    said = f"{name_ranks(absent)} left no dump; {_waiting_in(here)} {_named(op, number, group.key)}"
     return Verdict(group.key, "missing", number, op, absent, group.waiting, odd, (said,))
 
 
@@ -347,7 +347,7 @@ def _missing(group: _Group, number: int, absent: frozenset[int]) -> Verdict:
     is_alone = len(here) == 1 and len(absent) > 1
     odd = min(here) if is_alone else min(absent) if len(absent) == 1 else None
     call = _named(op, number, group.key)
-    said = [f"{told_ranks(absent)} never entered {call}; {_waiting_in(here)} it"]
+    said = [f"{name_ranks(absent)} never entered {call}; {_waiting_in(here)} it"]
     said += _last_place(group, absent)
     kind = "alone" if is_alone and odd == 0 else "missing"
     return Verdict(group.key, kind, number, op, absent, group.waiting, odd, tuple(said))
@@ -355,7 +355,7 @@ def _missing(group: _Group, number: int, absent: frozenset[int]) -> Verdict:
 
 def _waiting_in(ranks: Iterable[int]) -> str:
     ranks = list(ranks)
-    return f"{told_ranks(ranks)} {'waits' if len(ranks) == 1 else 'wait'} in"
+    return f"{name_ranks(ranks)} {'waits' if len(ranks) == 1 else 'wait'} in"
 
 
 def _last_place(group: _Group, absent: frozenset[int]) -> list[str]:
@@ -381,7 +381,7 @@ def _mismatch(
     is_even = len(camps[0]) == len(camps[-1])
     odd = frozenset(here) if is_even else frozenset(here) - frozenset(camps[-1])
     words = _words([here[ranks[0]] for ranks in camps[:3]], kind)
-    made = ", ".join(f"{told_ranks(ranks)} made {word}" for ranks, word in zip(camps, words))
+    made = ", ".join(f"{name_ranks(ranks)} made {word}" for ranks, word in zip(camps, words))
     said = [f"as call #{number} of {_group_name(group.key)} {made}"]
     place = here[min(odd)].place
     said += [f"rank {min(odd)} made its call at {place}"] if place else []
@@ -424,7 +424,7 @@ def never_ended(dumps: dict[int, Dump]) -> dict[int, str]:
             if passed and _OF_ALL.match(call.op):
                 found[rank] = (
                     f"rank {rank} never ended {_named(call.op, number, key)}; "
-                    f"{told_ranks(passed)} did"
+                    f"{name_ranks(passed)} did"
                 )
     return found
 
@@ -437,7 +437,7 @@ def _ended(rank: int, number: int, group: _Group, dumps: dict[int, Dump]) -> boo
     return bool(calls) and not dumps[rank].whole and min(calls) > number
 
 
-def told_ranks(ranks: Iterable[int]) -> str:
+def name_ranks(ranks: Iterable[int]) -> str:
     """Return ranks in words, as in "rank 3" and "ranks 0-2, 5"."""
     runs: list[list[int]] = []
     for rank in sorted(ranks):

@@ -54,7 +54,7 @@ def read(lines: list[Line], path: str = "") -> tuple[list[Line], str]:
         return lines, ""
     order = {line.source: at for at, line in enumerate(reversed(lines))}
     kept.sort(key=lambda line: (-order[line.source], line.number))
-    return kept if len(sources) > 1 else kept, _told(old)
+    return kept if len(sources) > 1 else kept, _describe_old(old)
 
 
 def _begin(lines: list[Line]) -> datetime:
@@ -96,8 +96,8 @@ def _of_one(lines: list[Line], path: str, begin: datetime) -> tuple[list[Line], 
     for key, group in groups.items():
         first = lines[group[0]["at"]]
         kind = FAILURE if leads and _level(group) == worst else WARNING
-        told = max(group, every.get(key, []), key=len)
-        text = _with_number(group[0]["line"] if first.time == "" else first.text, told)
+        alike = max(group, every.get(key, []), key=len)
+        text = _with_number(group[0]["line"] if first.time == "" else first.text, alike)
         kinds[group[0]["at"]] = Line(first.source, first.number, first.rank, text, kind, first.time)
         dropped.update(event["at"] for event in group[1:])
     kept = []
@@ -149,7 +149,7 @@ def _with_number(text: str, group: list[Event]) -> str:
     return f"{bare[:end]},{several}{bare[end:]}"
 
 
-def _told(old: list[Event]) -> str:
+def _describe_old(old: list[Event]) -> str:
     """A sentence on the events that are old, and why, or ""."""
     by_run = [event for event in old if event.get("before")]
     ended = [event for event in old if not event.get("before")]

@@ -66,13 +66,13 @@ def parse(data: bytes, source: str) -> Report | None:
 
 def _unlike_the_usual(facts: object) -> list[str]:
     """Return a sentence for each fact that the probe calls unlike the usual, MOST_FACTS at most."""
-    told = [
+    sentences = [
         f"Unlike the usual: {shown(fact['text'], 240)} (usual: {shown(fact['usual'], 80)})."
         for fact in (facts if isinstance(facts, list) else [])
         if isinstance(fact, dict)
         and all(isinstance(fact.get(key), str) and fact[key] for key in ("text", "usual"))
     ]
-    return told[:MOST_FACTS]
+    return sentences[:MOST_FACTS]
 
 
 def in_rows(rows: list[Row], source: str, path: str = "") -> Report | None:

@@ -12,7 +12,7 @@ import re
 from typing import NamedTuple
 
 from .evidence import Failure
-from .flight_recorder import LIBRARY, told_ranks
+from .flight_recorder import LIBRARY, name_ranks
 from .kinds import APART, PLAIN
 from .lines import Line
 from .ranks import place_of, who
@@ -54,7 +54,7 @@ class Place(NamedTuple):
     within: tuple[str, ...]
     waits: bool
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the place in words, as in "barrier, train.py:193"."""
         return f"{self.call}, {self.file}:{self.line}" if self.file else self.call
 
@@ -87,7 +87,7 @@ def place_of_dump(lines: list[Line]) -> str:
     """Return in words where the one process stood that faulthandler printed, "" without one."""
     stacks = _dumped_stacks(lines)
     place = _place(stacks[0][1]) if len(stacks) == 1 else None
-    return place.told() if place else ""
+    return place.describe() if place else ""
 
 
 def _different_calls(failures: list[Failure], lines: list[Line]) -> dict[int, Place]:
@@ -228,7 +228,7 @@ def camps_of(places: dict[int, Place]) -> list[list[int]]:
     return list(camps.values())
 
 
-def told_places(places: dict[int, Place]) -> str:
+def describe_places(places: dict[int, Place]) -> str:
     """Return in one line where ranks stood, "" for fewer than two.
 
     As in "rank 0: barrier, train.py:193; ranks 1-3: backward, train.py:88".
@@ -236,6 +236,6 @@ def told_places(places: dict[int, Place]) -> str:
     if len(places) < 2:
         return ""
     camps = camps_of(places)
-    told = [f"{told_ranks(camp)}: {places[camp[0]].told()}" for camp in camps[:MOST_TOLD]]
+    stands = [f"{name_ranks(camp)}: {places[camp[0]].describe()}" for camp in camps[:MOST_TOLD]]
     more = [f"{len(camps) - MOST_TOLD} other places"] if len(camps) > MOST_TOLD else []
-    return "; ".join([*told, *more])
+    return "; ".join([*stands, *more])

@@ -24,11 +24,11 @@ from ..numbers.entries import (
 from .detectors import template_of
 from .ends import TIMED_OUT, sacct
 from .evidence import Evidence, Failure
-from .flight_recorder import told_ranks
+from .flight_recorder import name_ranks
 from .kinds import SPOKEN, WARNING
 from .launcher import ABORT, TERM, Summary
 from .lines import Line
-from .rank_places import Place, camps_of, is_own_frame, places_of, told_places
+from .rank_places import Place, camps_of, describe_places, is_own_frame, places_of
 from .ranks import LAST, is_stuck, odd_one, own_failures, who
 
 MOST_CULPRITS = 4  # lines of them that are told
@@ -87,8 +87,8 @@ def with_ranks(
     left no line.
     """
     lines = evidence.lines
-    told = {rank for rank in (who(f.line) for f in failures) if rank is not None}
-    known = frozenset({*evidence.ranks, *silent, *summary.ended, *told})
+    failed = {rank for rank in (who(f.line) for f in failures) if rank is not None}
+    known = frozenset({*evidence.ranks, *silent, *summary.ended, *failed})
     if len(known) < 2:
         return evidence
     places = places_of(failures, lines)
@@ -98,7 +98,7 @@ def with_ranks(
             spoken.setdefault(line.rank, []).append(line)
     job = _Job(evidence, failures, lines, summary, known, places, spoken)
     culprits = _culprits(job)
-    evidence = replace(evidence, places=told_places(places), culprits=culprits[:MOST_CULPRITS])
+    evidence = replace(evidence, places=describe_places(places), culprits=culprits[:MOST_CULPRITS])
     if odd_one(lines):
         return evidence
     return _with_sizes(evidence, job) or _with_story(evidence, job, culprits)
@@ -159,9 +159,9 @@ def _with_other_shape(job: _Job) -> int | None:
             if found:
                 shapes[rank] = found[0]
                 break
-    told = list(shapes.values())
-    alone = [rank for rank, shape in shapes.items() if told.count(shape) == 1]
-    return alone[0] if len(alone) == 1 and len(told) > 2 else None
+    found_shapes = list(shapes.values())
+    alone = [rank for rank, shape in shapes.items() if found_shapes.count(shape) == 1]
+    return alone[0] if len(alone) == 1 and len(found_shapes) > 2 else None
 
 
 def _last(job: _Job, rank: int) -> Line:
@@ -209,10 +209,10 @@ def _with_own(
     if len(shapes) > 1:
         quoted = culprits[:MOST_CULPRITS]
     how = "failed alike" if len(shapes) == 1 else "each failed on their own"
-    said = f"{_capital(told_ranks(others))} {how}." if len(others) > 1 else ""
+    said = f"{_capital(name_ranks(others))} {how}." if len(others) > 1 else ""
     after = {f.line.rank for f in job.lost()} - set(others) - {failure.line.rank, None}
     if after and not others:
-        said = f"{_capital(told_ranks(after))} only lost it."  # type: ignore[arg-type]
+        said = f"{_capital(name_ranks(after))} only lost it."  # type: ignore[arg-type]
     return replace(evidence, quoted=quoted, victims=said)
 
 
@@ -233,7 +233,7 @@ def _with_caught(evidence: Evidence, job: _Job, failure: Failure) -> Evidence | 
         return None
     said = (
         f"Rank {rank} caught an exception of its own (line {failure.line.number}) and went on "
-        f"without the others: {_lower(told_ranks(_ranks(job.lost(but=rank))))} waited in a "
+        f"without the others: {_lower(name_ranks(_ranks(job.lost(but=rank))))} waited in a "
         "collective that it had left out."
     )
     return replace(
@@ -311,10 +311,10 @@ def _with_stray(evidence: Evidence, job: _Job) -> Evidence | None:
 def _with_one_elsewhere(evidence: Evidence, job: _Job) -> Evidence | None:
     """Tell of the one rank that stood in no common call while all others waited in one."""
     apart = [rank for rank, place in job.places.items() if not place.waits]
-    others = {place.told() for place in job.places.values() if place.waits}
+    others = {place.describe() for place in job.places.values() if place.waits}
     if len(apart) != 1 or len(others) != 1 or set(job.places) != job.known:
         return None
-    rank, where = apart[0], job.places[apart[0]].told()
+    rank, where = apart[0], job.places[apart[0]].describe()
     line = next((line for line in reversed(job.lines) if line.rank == rank), None)
     return replace(
         evidence,
@@ -405,7 +405,7 @@ def _with_fate(evidence: Evidence, job: _Job, first: Line) -> Evidence:
     fate = next(fate for fate in (find(lost) for find in _FATES) if fate)
     closed = len(waited) - len(timed_out)
     did = "lost it or waited for" if closed and timed_out else "lost" if closed else "waited for"
-    victims = f"{_capital(told_ranks(_ranks(waited)))} only {did} it."
+    victims = f"{_capital(name_ranks(_ranks(waited)))} only {did} it."
     last = lost.event or (spoken[-1] if spoken else None)
     alone = f"; before, it alone said line {lost.event.number}" if lost.event else ""
     said = fate.said + ("" if fate.how == LEFT_OUT else alone)
@@ -519,7 +519,7 @@ def _stuck(lost: _Lost) -> _Fate | None:
     said = (
         f"{lost.began()}. The others waited until their time was over, {why}: it "
         f"{'' if is_sure else 'probably '}lived and was stuck"
-        f"{f' in {place.told()}' if place else ''}"
+        f"{f' in {place.describe()}' if place else ''}"
     )
     return _Fate(SILENT, said, RANK_MISSING, lost.alive())
 
@@ -566,7 +566,7 @@ def with_values(evidence: Evidence) -> Evidence:
         at = f" from step {step} on" if step else ""
         said = f"All {len(since)} ranks print nan or inf{at}, so it isn't one rank's own."
     else:
-        said = f"Of {len(evidence.ranks)} ranks only {_lower(told_ranks(since))} print nan or inf."
+        said = f"Of {len(evidence.ranks)} ranks only {_lower(name_ranks(since))} print nan or inf."
     alone = next(iter(since.values())) if len(since) == 1 else None
     return replace(evidence, victims=said, first=alone or evidence.first)
 

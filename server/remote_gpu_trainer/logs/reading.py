@@ -247,7 +247,7 @@ def _standstill(evidence: Evidence, rows: Sequence[Row]) -> str:
     from . import standstill  # here for a fast start: most logs end in a failure
 
     found = standstill.standstill_of(rows)
-    return found.told() if found else ""
+    return found.describe() if found else ""
 
 
 def _check_of_slurm(evidence: Evidence, is_ended: bool) -> str:
@@ -332,7 +332,7 @@ def _of_runner(paths: list[str], options: ReadOptions) -> Evidence:
     if options.run == 0:
         return _of_log(_of_parts(paths, one, f"all {len(attempts)} attempts as one"), one)
     chosen = run_events.choose(attempts, options.run)
-    before = run_events.told_before(attempts, chosen)
+    before = run_events.choose_before(attempts, chosen)
     lines = {
         other.number: lines_of(_of_parts(other.files, one).rows, "", None)
         for other in before

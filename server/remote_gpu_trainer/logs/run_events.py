@@ -49,7 +49,7 @@ def attempts(paths: Sequence[str]) -> list[Attempt]:
     if not paths or not all(_PART.search(path) for path in paths):
         return []
     folder = os.path.dirname(os.path.dirname(os.path.abspath(paths[0])))
-    begun, ended = _told(os.path.join(folder, EVENTS))
+    begun, ended = _read_ends(os.path.join(folder, EVENTS))
     files = {int(_PART.search(path)[1]): path for path in paths}  # type: ignore[index]
     order = sorted(begun)
     found = []
@@ -72,7 +72,7 @@ def choose(found: list[Attempt], run: int | None) -> Attempt:
     raise Unreadable(f"no log is here of {what} {len(found)}; pass --run all")
 
 
-def told_before(found: list[Attempt], chosen: Attempt) -> list[Attempt]:
+def choose_before(found: list[Attempt], chosen: Attempt) -> list[Attempt]:
     """Return the attempts before this one of which a sentence tells."""
     return [other for other in found if other.number < chosen.number][-MOST_TOLD:]
 
@@ -83,12 +83,12 @@ def said(found: list[Attempt], chosen: Attempt, raised: Mapping[int, str]) -> st
     `raised` are the names of exceptions that ended attempts, by their numbers.
     """
     behind = [other for other in found if other.number > chosen.number and not other.files]
-    told = [*told_before(found, chosen), *behind[-MOST_TOLD:]]
+    others = [*choose_before(found, chosen), *behind[-MOST_TOLD:]]
     which = f"attempt {chosen.number} of {len(found)}" if len(found) > 1 else ""
-    return "; ".join(filter(None, [which, *(other.ended(raised) for other in told)]))
+    return "; ".join(filter(None, [which, *(other.ended(raised) for other in others)]))
 
 
-def _told(path: str) -> tuple[dict[int, int], dict[int, tuple[str, str]]]:
+def _read_ends(path: str) -> tuple[dict[int, int], dict[int, tuple[str, str]]]:
     """({attempt: its first file}, {attempt: (class of its end, reason)}) as the events tell it."""
     begun: dict[int, int] = {}
     ended: dict[int, tuple[str, str]] = {}

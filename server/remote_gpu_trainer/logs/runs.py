@@ -177,8 +177,8 @@ def _said(lines: list[Line], runs: list[Run], at: int, last: int) -> str:
     """Which run was read, and how those before it ended."""
     to = f"to line {last}" if last < sys.maxsize else "on"
     which = f"run {at + 1} of {len(runs)}, from line {runs[at].row or 1} {to}"
-    told = [_end_of(lines, runs[number], number) for number in range(max(0, at - MOST_TOLD), at)]
-    return "; ".join([which, *filter(None, told)])
+    ends = [_end_of(lines, runs[number], number) for number in range(max(0, at - MOST_TOLD), at)]
+    return "; ".join([which, *filter(None, ends)])
 
 
 def _end_of(lines: list[Line], run: Run, number: int) -> str:

@@ -18,7 +18,7 @@ from ..numbers.entries import (
 )
 from . import flight_recorder
 from .evidence import MOST_DECISIVE, Evidence
-from .flight_recorder import LIBRARY, Dump, Verdict, never_ended, told_ranks, verdicts
+from .flight_recorder import LIBRARY, Dump, Verdict, name_ranks, never_ended, verdicts
 from .kinds import CONSEQUENCE, FAILURE, PLAIN
 from .lines import Line
 
@@ -136,13 +136,13 @@ def _with_verdicts(evidence: Evidence, dumps: dict[int, Dump], verdicts: list[Ve
         culprits = _culprits(verdicts, dumps) if entry else []
         found = _with_hang(evidence, lines, entry, bool(entry) and verdicts[0].odd is not None)
         if found.seen == entry and entry:
-            told = _told_calls(verdicts[0], dumps)
+            calls = _describe_calls(verdicts[0], dumps)
             found = replace(
                 found,
                 culprits=tuple(culprits) if len(culprits) > 1 else (),
                 quoted=tuple(culprits) if len(culprits) > 1 else (),
                 how="",
-                places=told or found.places,
+                places=calls or found.places,
                 calls_differ=verdicts[0].kind != MISSING,
             )
         return found
@@ -170,7 +170,7 @@ def _culprits(verdicts: list[Verdict], dumps: dict[int, Dump]) -> list[Line]:
     ]
 
 
-def _told_calls(verdict: Verdict, dumps: dict[int, Dump]) -> str:
+def _describe_calls(verdict: Verdict, dumps: dict[int, Dump]) -> str:
     """Where ranks stood, by the last call of each in a verdict's group; "" if no dump tells it."""
     last: dict[str, list[int]] = {}
     for rank, dump in sorted(dumps.items()):
@@ -178,7 +178,7 @@ def _told_calls(verdict: Verdict, dumps: dict[int, Dump]) -> str:
         call = calls.get(verdict.number) or (calls[max(calls)] if calls else None)
         if call and call.place:
             last.setdefault(f"{call.op}, {call.place}", []).append(rank)
-    camps = [f"{told_ranks(ranks)}: {place}" for place, ranks in last.items()]
+    camps = [f"{name_ranks(ranks)}: {place}" for place, ranks in last.items()]
     return "; ".join(camps[:MOST_CAMPS]) if len(camps) > 1 else ""
 
 
@@ -191,7 +191,7 @@ def _lines(verdict: Verdict, dumps: dict[int, Dump]) -> list[Line]:
 
 
 def _alike(dumps: dict[int, Dump]) -> list[Line]:
-    said = f"{READ_DUMPS}{told_ranks(dumps)} entered the same calls and ended them"
+    said = f"{READ_DUMPS}{name_ranks(dumps)} entered the same calls and ended them"
     return [Line(dumps[min(dumps)].name, 1, None, said)]
 
 
@@ -330,7 +330,7 @@ def _line_of(camp: list[Stack]) -> Line:
 def _who(camp: list[Stack]) -> str:
     ranks = [stack.rank for stack in camp if stack.rank is not None]
     if len(ranks) == len(camp):
-        return told_ranks(ranks)
+        return name_ranks(ranks)
     return f"process{'es' if len(camp) > 1 else ''} {', '.join(s.process for s in camp[:8])}"
 
 

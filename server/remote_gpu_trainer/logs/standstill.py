@@ -46,7 +46,7 @@ class Standstill(NamedTuple):
     last: int
     seconds: int
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return a sentence about it."""
         minutes = self.seconds // 60
         lasted = f"{minutes} minutes" if minutes < 120 else f"{minutes // 60} hours"

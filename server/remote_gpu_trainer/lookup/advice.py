@@ -101,8 +101,8 @@ def _lead(answer: Answer, entries: Mapping[str, Entry]) -> str:
         return COMPARE if answer.also else _ask(answer)
     first = answer.matches[0]
     if _rests_on_words(first) and first["confidence"] not in SURE:
-        told = first["why"].removeprefix(BY_WORDS)
-        named = "similar wording speaks" if told == BY_LIKENESS else f"the words {told} speak"
+        words = first["why"].removeprefix(BY_WORDS)
+        named = "similar wording speaks" if words == BY_LIKENESS else f"the words {words} speak"
         before, also = "you change anything", ""
         if decision:
             before, also = "another start", f", and {decision['why']}"
@@ -194,8 +194,8 @@ def _notes(match: Mapping[str, str]) -> list[str]:
     """What a failure does to a run, and why this entry; then what makes it doubtful."""
     severity, why = SEVERITY.get(match["severity"], match["severity"]), match["why"]
     if _rests_on_words(match):
-        told = why.removeprefix(BY_WORDS)
-        by = BY_LIKENESS if told == BY_LIKENESS else f"the words {told}"
+        words = why.removeprefix(BY_WORDS)
+        by = BY_LIKENESS if words == BY_LIKENESS else f"the words {words}"
         why = f"{'likely' if match['confidence'] in SURE else 'possible'}, by {by}"
     notes = [severity if why == BY_ID else f"{severity}; {why}"]
     return [*notes, f"in doubt: {match['stale']}"] if match["stale"] else notes
@@ -267,8 +267,8 @@ def _ask(answer: Answer) -> str:
     """What to know besides and what would help, without what the lead has said."""
     text = answer.ask
     ids = [match["id"] for match in answer.matches]
-    for told in (NOT_SURE, UNSURE, several_causes(ids) if ids else ""):
-        text = text.replace(told, "") if told else text
+    for sentence in (NOT_SURE, UNSURE, several_causes(ids) if ids else ""):
+        text = text.replace(sentence, "") if sentence else text
     return " ".join(text.split())
 
 

@@ -140,7 +140,7 @@ def _verdicts(assumed: Assumed, numbers: Numbers, ways: list[Way]) -> list[str]:
     """Whether each way fits the cards, what would do where one doesn't, and the command."""
     card = numbers.card
     assert card
-    told, is_open = [], False
+    verdicts, is_open = [], False
     for way in ways:
         report = _report(assumed, way.on(numbers.gpus).run, card)
         verdict, need = report["verdict"], f"about {report['need_gib']:.0f} GiB"
@@ -151,10 +151,10 @@ def _verdicts(assumed: Assumed, numbers: Numbers, ways: list[Way]) -> list[str]:
         elif report["most_gib"]:
             need += f" ({report['least_gib']:.0f} to {report['most_gib']:.0f})"
         if len(ways) == 1:
-            told.append(f"{verdict.capitalize()}: {need} for {_lower(way.name)}")
+            verdicts.append(f"{verdict.capitalize()}: {need} for {_lower(way.name)}")
         else:
-            told.append(f"{_lower(way.name)}: {verdict}, {need}")
-    first = "; ".join(told)
+            verdicts.append(f"{_lower(way.name)}: {verdict}, {need}")
+    first = "; ".join(verdicts)
     first = f"{first[0].upper()}{first[1:]}."
     size = f"{card[0]} has {card[1]:.0f} GiB" if numbers.gpu else f"Reckoned for {card[0]}"
     if numbers.gpus > 1:
@@ -204,15 +204,15 @@ def _enough(assumed: Assumed, run: Run, card: tuple[str, float], above: int = 0)
 
 def _need(assumed: Assumed, numbers: Numbers, ways: list[Way]) -> list[str]:
     """What each way needs, where no card is named."""
-    told = []
+    needs = []
     for way in ways:
         report = _report(assumed, way.on(numbers.gpus).run, None)
         need = report["need_gib"]
         roomy = [(gib, card) for card, gib in GPUS.items() if gib >= need]
         fits = f"which {min(roomy)[1]} holds" if roomy else "more than any single card has"
-        told.append(f"{way.name} about {need:.0f} GiB, {fits}")
+        needs.append(f"{way.name} about {need:.0f} GiB, {fits}")
     where = f" on each of {numbers.gpus} GPUs that share it" if numbers.gpus > 1 else ""
-    first = "; ".join(told)
+    first = "; ".join(needs)
     sentences = [f"{first}{where}."]
     full = next((way for way in ways if way.name == "All weights"), None)
     if full and numbers.gpus == 1:
@@ -227,21 +227,21 @@ def _how_many(assumed: Assumed, numbers: Numbers, ways: list[Way]) -> list[str]:
     """How many cards that share all states hold each way, in steps of twice as many."""
     card = numbers.card or (USUAL_CARD, GPUS[USUAL_CARD])
     ways = sorted(ways, key=lambda way: way.run.lora)  # all weights first
-    told, first = [], None
+    counts, first = [], None
     for way in ways:
         gpus = _enough(assumed, way.run, card)
         if not gpus:
             continue
         report = _report(assumed, way.on(gpus).run, card)
         is_open = "" if report["verdict"] == "fits" else ", tightly"
-        told.append(
+        counts.append(
             f"{gpus} × {card[0]} for {_lower(way.name)}{is_open}: about "
             f"{report['need_gib']:.0f} GiB on each, of {card[1]:.0f}"
         )
         first = first or way.on(gpus)
     if not first:
         return []
-    return [f"{'; '.join(told)}.", _by(assumed, replace(numbers, gpu=numbers.gpu or ""), first)]
+    return [f"{'; '.join(counts)}.", _by(assumed, replace(numbers, gpu=numbers.gpu or ""), first)]
 
 
 def _by(assumed: Assumed, numbers: Numbers, way: Way) -> str:
@@ -282,19 +282,19 @@ def _fit_images(line: str, numbers: Numbers) -> list[str]:
     if all(way.name == "All weights" for way in ways):
         small = replace(ways[0].run, precision="bf16", optimizer="adamw8bit")
         ways = [*ways, Way("all weights in bf16 with 8-bit AdamW", (), small)]
-    told = []
+    needs = []
     for way in ways:
         size = estimate(assumed.model, way.on(numbers.gpus).run).states / GIB + CONTEXT
         text = f"{_lower(way.name)} about {size:.0f} GiB"
         if numbers.card:
             left = numbers.card[1] - size
             text += " (doesn't fit)" if left < 0 else f" ({left:.0f} left)"
-        told.append(text)
+        needs.append(text)
     of = f", of {numbers.card[1]:.0f} GiB" if numbers.card else ""
     where = f" on each of {numbers.gpus} GPUs with FSDP or ZeRO-3" if numbers.gpus > 1 else ""
     return [
         f"Weights, gradients and AdamW of {numbers.image_model} alone take{where}: "
-        f"{'; '.join(told)}{of}.",
+        f"{'; '.join(needs)}{of}.",
         "Activations come on top; the size of images and the batch decide them, so begin with a "
         "batch of 1, activation checkpointing, and latents and text embeddings computed beforehand "
         "(`rgt lookup --id M13`).",
@@ -371,10 +371,10 @@ def choice(line: str, numbers: Numbers) -> list[str]:
     if len(named) < 2:
         return []
     shown = list(reversed(named.values()))[:3]
-    told = ", ".join(f"{card} {GPUS[card]:.0f} GiB" for card in shown)
+    each = ", ".join(f"{card} {GPUS[card]:.0f} GiB" for card in shown)
     weights = f"--parameters {numbers.parameters}" if numbers.parameters else "config.json"
     return [
-        f"Memory isn't pooled: each card must hold its share, {told}. What one card can't hold has "
+        f"Memory isn't pooled: each card must hold its share, {each}. What one card can't hold has "
         "to be divided over several (`--sharding fsdp`), which costs traffic at each step.",
         " and ".join(f"`rgt fit {weights} --gpu {card}`" for card in shown)
         + " say whether your model fits, and what each change saves.",

@@ -199,23 +199,23 @@ def gradient_norm(line: str) -> list[str]:
             f"the warm-up: "
             "an untrained part makes large gradients."
         )
-    told = [first] if first else []
+    sentences = [first] if first else []
     if _INFINITE.search(line):
-        told.append(
+        sentences.append(
             "`inf` is normal now and then in fp16: the scaler skips that step and "
             "halves its scale, "
             "in the first steps several times, later at most once in some thousand steps. Print "
             "`scaler.get_scale()`: falling on and on isn't normal (`rgt lookup --id O24`), nor is "
             "`inf` in bf16 or fp32."
         )
-    if not told:
+    if not sentences:
         return []
-    told.append(
+    sentences.append(
         "The logged norm is mostly the one before clipping. Keep 200 of them after the warm-up: a "
         "maximum of 10 medians or more is single odd batches, which clipping cures; rising "
         "medians announce a divergence (`rgt lookup --id P12`)."
     )
-    return told
+    return sentences
 
 
 def swings(line: str) -> list[str]:
@@ -309,9 +309,9 @@ WARNINGS = (
 
 def warning(line: str) -> list[str]:
     """A warning that a text quotes, and whether it matters."""
-    told = next((told for words, told in WARNINGS if re.search(words, line, re.I)), "")
+    meaning = next((meaning for words, meaning in WARNINGS if re.search(words, line, re.I)), "")
     compare = (
         "Whether a warning belongs to your trouble shows a good run's log: what it also printed "
         "doesn't count (`rgt lookup --good good.log --log bad.log`)."
     )
-    return [told, compare] if told else []
+    return [meaning, compare] if meaning else []

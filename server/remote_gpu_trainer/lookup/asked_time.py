@@ -69,10 +69,10 @@ def _formula(numbers: Numbers) -> str:
         batch = f"batch of {numbers.batch}" if numbers.batch else "batch"
         gpus = f"{numbers.gpus} GPUs" if numbers.gpus > 1 else "GPUs"
         parts = f"{samples} × {epochs} / ({batch} × {gpus} × accumulation)"
-    told = f"Time is steps × seconds a step; steps = {parts}."
+    text = f"Time is steps × seconds a step; steps = {parts}."
     if hours := numbers.kill_hours:
-        told += f" In {hours} h there is time for {hours * 3600:,} / (seconds a step) of them."
-    return told
+        text += f" In {hours} h there is time for {hours * 3600:,} / (seconds a step) of them."
+    return text
 
 
 def _steps(numbers: Numbers) -> int:

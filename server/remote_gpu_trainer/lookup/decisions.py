@@ -127,8 +127,8 @@ def _of_card(state: LookUp) -> Decision | None:
     for line in state.evidence.lines:
         if not is_about and line.kind not in FAILED:
             continue
-        for told in _XID.finditer(line.text):
-            code = int(told[1])
+        for match in _XID.finditer(line.text):
+            code = int(match[1])
             why = _OF_XID.get(xid_level(code, line.text))
             if why:
                 return Decision(ELSEWHERE, why.format(code))

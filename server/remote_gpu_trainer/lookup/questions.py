@@ -143,9 +143,9 @@ def _with_lead(answer: Answer, text: str) -> Answer:
 
 def _with_facts(answer: Answer, facts: list[str]) -> Answer:
     decision = answer.decision if answer.first_failure else None
-    told = replace(answer, matches=answer.matches[:BESIDE], facts=facts, ask="", decision=decision)
-    shorten(told, WHOLE + FURTHER * max(0, len(told.matches) - 3))
-    return told
+    brief = replace(answer, matches=answer.matches[:BESIDE], facts=facts, ask="", decision=decision)
+    shorten(brief, WHOLE + FURTHER * max(0, len(brief.matches) - 3))
+    return brief
 
 
 def _answer_about_platform(
@@ -197,8 +197,8 @@ def sentences_on(text: str, *, is_unsure: bool = False, is_unproven: bool = Fals
     line = " ".join(text.split())
     asked = asked_in(text)
     described = line if is_unsure and _is_prose(text) else ""
-    told = line if is_unproven and len(text) <= platform_questions.LONGEST_COMPARED else ""
-    if not (asked or described or told):
+    unproven = line if is_unproven and len(text) <= platform_questions.LONGEST_COMPARED else ""
+    if not (asked or described or unproven):
         return []
     is_failed = bool(_FAILED.search(_WITHOUT_ERROR.sub(" ", line)))
     numbers = read_numbers(line)
@@ -208,7 +208,7 @@ def sentences_on(text: str, *, is_unsure: bool = False, is_unproven: bool = Fals
         if (
             (kind.is_in(asked) and (len(line) <= LONGEST_ALONE or not kind.tells))
             or (kind.describes and kind.is_in(described))
-            or (kind.tells and kind.is_in(told))
+            or (kind.tells and kind.is_in(unproven))
         ):
             sentences = kind.answer(line, numbers)
             if sentences:

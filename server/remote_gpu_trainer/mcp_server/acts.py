@@ -164,11 +164,11 @@ async def ask_user(context: Context, plan: str | None = None) -> Elicit[Consent]
     capabilities = context.client_capabilities
     if kept is None or not kept.is_valid or capabilities is None or not capabilities.elicitation:
         return Consent(agreed=True)
-    told = [f"On {kept.act.box.name}: {kept.act.line}"]
+    asked = [f"On {kept.act.box.name}: {kept.act.line}"]
     for name, value in kept.act.terms.items():
         lines = value if isinstance(value, list) else [value]
-        told += [f"{name}: {line}" for line in lines if line]
-    return Elicit("\n".join(told), Consent)
+        asked += [f"{name}: {line}" for line in lines if line]
+    return Elicit("\n".join(asked), Consent)
 
 
 async def _show(context: Context, make: Callable[[], Act]) -> CallToolResult:
@@ -178,8 +178,8 @@ async def _show(context: Context, make: Callable[[], Act]) -> CallToolResult:
     _kept[plan_id] = Kept(act, make)
     while len(_kept) > MOST_PLANS:
         del _kept[next(iter(_kept))]
-    told = {name: value for name, value in act.terms.items() if value}
-    plan = {"id": plan_id, "box": act.box.name, "command": act.line, **told}
+    terms = {name: value for name, value in act.terms.items() if value}
+    plan = {"id": plan_id, "box": act.box.name, "command": act.line, **terms}
     plan |= {"valid_seconds": int(VALID)}
     return _answer(act, plan=plan, quoted=list(act.leaves) or None, next="ask the user")
 
@@ -277,10 +277,10 @@ def _said(kept: Kept) -> list[str]:
     return [line[:LONGEST_LINE] for line in lines if line.strip()]
 
 
-def _answer(act: Act, **told: Any) -> CallToolResult:
+def _answer(act: Act, **fields: Any) -> CallToolResult:
     """Return an answer, which begins with what is billed."""
     money = billing.about(time.time(), act.box, act.run)
     is_rented = billing.is_known_rented(act.box, act.run)
     mine = billing.in_words(money, "" if act.box.local else act.box.name, is_rented=is_rented)
-    told = {name: value for name, value in told.items() if value is not None}
-    return in_both_forms(as_data({"billing": mine, **told}))
+    fields = {name: value for name, value in fields.items() if value is not None}
+    return in_both_forms(as_data({"billing": mine, **fields}))

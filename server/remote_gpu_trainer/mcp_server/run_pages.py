@@ -36,7 +36,7 @@ def of_run(
         "lines": [line.strip()[:LONGEST_LINE] for line in lines[1:]],
         "log": [line[:LONGEST_LINE] for line in status.tail],
         **({"decision": status.decision} if status.decision else {}),
-        **{name: told for name, told in money.items() if told is not None},
+        **{name: value for name, value in money.items() if value is not None},
         "look_again_in": looks.next_in(question, [] if status.state in OVER else [left], now),
     }
     answer = as_data(answer)

@@ -306,16 +306,16 @@ def _next_look(arguments: dict[str, Any]) -> int | None:
 def as_error(name: str, arguments: dict[str, Any], message: str) -> CallToolResult:
     """The answer of a call of a tool that failed, with what may be billed, and of `run_status`
     when to ask again. Its first text is the message alone, for who reads no more."""
-    told: dict[str, Any] = {}
+    beside: dict[str, Any] = {}
     if name == "run_status":
-        told["look_again_in"] = _next_look(arguments)
-    told = _add_bill(told)
+        beside["look_again_in"] = _next_look(arguments)
+    beside = _add_bill(beside)
     texts = [message]
-    if told:
-        texts.append(json.dumps(told, ensure_ascii=False, separators=(",", ":")))
+    if beside:
+        texts.append(json.dumps(beside, ensure_ascii=False, separators=(",", ":")))
     return CallToolResult(
         content=[TextContent(type="text", text=text) for text in texts],
-        structured_content={"error": message, **told} if told else None,
+        structured_content={"error": message, **beside} if beside else None,
         is_error=True,
     )
 

@@ -42,8 +42,8 @@ def offers(profiles: Mapping[str, Profile], gib: float) -> list[Offer]:
         for gpu, price in fact.value.an_hour.items():
             if GPUS[gpu] >= gib:
                 confirmed = fact.status == "confirmed"
-                told = (price, fact.value.currency, fact.date, fact.source, confirmed)
-                found.append(Offer(name, gpu, *told))
+                terms = (price, fact.value.currency, fact.date, fact.source, confirmed)
+                found.append(Offer(name, gpu, *terms))
     return sorted(found, key=lambda offer: (offer.currency != "USD", offer.an_hour, offer.platform))
 
 

@@ -100,13 +100,13 @@ class Provider:
     def account(self) -> str:
         """Return a mark of the account: it differs between accounts and names none. Raises
         NoAnswer."""
-        told = self._key()
+        mark = self._key()
         if self.commands.account:
             rows = list(self._rows(self.commands.account, ""))
-            told = rows[0].id if len(rows) == 1 else ""
-            if not told:
+            mark = rows[0].id if len(rows) == 1 else ""
+            if not mark:
                 raise NoAnswer(f"{self.name}: its account can't be read; log in anew")
-        return hashlib.sha256(f"{self.name}\n{told}".encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{self.name}\n{mark}".encode()).hexdigest()[:16]
 
     def words(self, act: Act, box: Item) -> list[str]:
         """Return the words of a command for a box."""
@@ -167,28 +167,28 @@ class Provider:
 
     def _item(self, rows: Rows, row: Any) -> Item:
         where = rows.fields
-        told = {
+        values = {
             name: _first(_at(row, getattr(where, name))) if getattr(where, name) else None
             for name in ("id", "name", "state", "created", "hourly", "gb", "gb_month", "locked")
         }
-        if not _ID.match(str(told["id"] if told["id"] is not None else "")):
+        if not _ID.match(str(values["id"] if values["id"] is not None else "")):
             raise NoAnswer(f"{self.name}: a row of its list has no id; see rgt profile {self.name}")
-        hourly, gb = finite(told["hourly"]), finite(told["gb"])
+        hourly, gb = finite(values["hourly"]), finite(values["gb"])
         kinds = [str(_first(_at(row, path)) or "") for path in where.kind]
         return Item(
-            id=str(told["id"]),
-            name=shown(told["name"] or "", 60),
-            state=shown(told["state"] or "", 30),
-            standing=self._standing(str(told["state"])),
-            created=_moment(told["created"]),
+            id=str(values["id"]),
+            name=shown(values["name"] or "", 60),
+            state=shown(values["state"] or "", 30),
+            standing=self._standing(str(values["state"])),
+            created=_moment(values["created"]),
             hourly=None if hourly is None else hourly * rows.hourly_unit,
             gb=None if gb is None else gb * rows.gb_unit,
-            gb_month=rows.gb_month if told["gb_month"] is None else finite(told["gb_month"]),
+            gb_month=rows.gb_month if values["gb_month"] is None else finite(values["gb_month"]),
             of=tuple(str(one) for one in _all(_at(row, where.of) if where.of else None)),
             hosts=tuple(host for path in where.hosts if (host := _host(row, path))),
             mounts=tuple(str(one) for path in where.mounts for one in _all(_at(row, path)) if one),
             kind=shown(" ".join(filter(None, kinds)), 60),
-            locked=told["locked"] is True,
+            locked=values["locked"] is True,
         )
 
     def _standing(self, state: str) -> Standing:
@@ -256,7 +256,7 @@ def names() -> list[str]:
 def kept(act: Act, box: Item) -> list[str]:
     """Return the mount points whose files an end of this box keeps, as patterns of fnmatch."""
     own = [glob.escape(place) for place in box.mounts if place.startswith("/") and place != "/"]
-    return [place for told in act.keeps for place in (own if told == MOUNTS else [told])]
+    return [place for rule in act.keeps for place in (own if rule == MOUNTS else [rule])]
 
 
 def _at(value: Any, path: str) -> Any:

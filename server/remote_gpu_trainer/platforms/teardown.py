@@ -276,13 +276,15 @@ def _shown(text: str, name: str, words: dict[str, str], is_id: bool) -> Listed |
     meant = {words.get(state.lower(), "") for state in states}
     state = shown(", ".join(dict.fromkeys(states)), 60)
     if meant == {"gone"}:
-        told = f"{name} is in the list as {state}, so it is gone; a disk that outlives it is billed"
-        return Listed(True, told, name) if is_id else None
+        sentence = (
+            f"{name} is in the list as {state}, so it is gone; a disk that outlives it is billed"
+        )
+        return Listed(True, sentence, name) if is_id else None
     if meant == {"stopped"}:
-        told = f"in the list as {state}: it is stopped, not gone, and its disk may be billed"
-        return Listed(False, f"{name} is {told}", name)
-    told = f"in the list ({line}); stopped boxes are listed too and may be billed"
-    return Listed(False, f"{name} is {told}", name)
+        sentence = f"in the list as {state}: it is stopped, not gone, and its disk may be billed"
+        return Listed(False, f"{name} is {sentence}", name)
+    sentence = f"in the list ({line}); stopped boxes are listed too and may be billed"
+    return Listed(False, f"{name} is {sentence}", name)
 
 
 def _states_of(text: str, name: str) -> Iterator[str]:

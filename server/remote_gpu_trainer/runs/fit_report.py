@@ -154,7 +154,7 @@ def measured_like(kind: str, weights: int, run: training_run.Run, sequence: int)
 
     rows = [*measured_runs.every(), *published()]
     found = like(rows, kind, weights, method_of(run), run.batch, sequence)
-    return [shown(row.told(), 400) for row in found]
+    return [shown(row.describe(), 400) for row in found]
 
 
 def with_prices(what: str, found: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:

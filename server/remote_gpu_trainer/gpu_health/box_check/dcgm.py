@@ -28,7 +28,7 @@ OBJECT_OF_DCGM = re.compile(r"\{\s*\"DCGM (?:GPU )?Diagnostic\"\s*:")
 NAMED_XID = re.compile(r"\bXID (\d{1,3})\b")
 
 
-class ToldByDcgm(NamedTuple):
+class DcgmFinding(NamedTuple):
     """One thing that isn't well: the GPU, None for all of them, the level, and what was said."""
 
     gpu: Optional[int]
@@ -44,30 +44,30 @@ class TestOfDcgm:
         self.name, self.results, self.errors = name, {}, []
         self.is_in_error = False  # whether the next row without a name goes on with an error
 
-    def told(self):
-        """What isn't well: [ToldByDcgm], of single GPUs where the test names them."""
+    def find_faults(self):
+        """What isn't well: [DcgmFinding], of single GPUs where the test names them."""
         bad = {gpu: result for gpu, result in self.results.items() if result in BAD}
         alone = [gpu for gpu in bad if gpu is not None]
-        return [self.told_of(gpu, bad[gpu]) for gpu in alone or bad]
+        return [self.find_fault(gpu, bad[gpu]) for gpu in alone or bad]
 
-    def told_of(self, gpu, result):
+    def find_fault(self, gpu, result):
         """What isn't well with one GPU, with the errors that are its own or nobody's."""
         mine = [text for whose, text in self.errors if whose in (gpu, None) or gpu is None]
         words = " ".join(" ".join(mine).split())
         text = f"diag: {self.name}: {result}" + (f": {words}" if words else "")
         is_setting = mine and all(SETTING.search(" ".join(one.split())) for one in mine)
         level = "warn" if is_setting else level_of_words(BAD[result], words)
-        return ToldByDcgm(gpu, level, text)
+        return DcgmFinding(gpu, level, text)
 
 
 def parse_dcgm(text):
-    """The output of `dcgmi diag` or `dcgmi health -c` -> [ToldByDcgm], empty where all is well."""
+    """The output of `dcgmi diag` or `dcgmi health -c` -> [DcgmFinding], empty where all is well."""
     found = OBJECT_OF_DCGM.search(text)
     if found:
-        return told_by_json(text[found.start() :])
+        return read_json_report(text[found.start() :])
     rows = [row.groups() for row in map(ROW_OF_DCGM.match, clean(text).splitlines()) if row]
     is_report = any(name.startswith("Health Monitor Report") for name, _ in rows)
-    return told_by_health(rows) if is_report else told_by_diag(rows)
+    return read_health_report(rows) if is_report else read_diag_report(rows)
 
 
 def is_of_dcgm(text):
@@ -75,7 +75,7 @@ def is_of_dcgm(text):
     return bool(TABLE_OF_DCGM.search(text) or OBJECT_OF_DCGM.search(text))
 
 
-def told_by_json(text):
+def read_json_report(text):
     """Read `dcgmi diag -j`: DCGM 3 names a card by gpu_id, or several by gpu_ids; 4 by entity_id.
 
     A text that breaks off tells nothing, and says so.
@@ -83,15 +83,15 @@ def told_by_json(text):
     try:
         report, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
-        return [ToldByDcgm(None, "warn", "diag: its JSON breaks off, so it can't be read")]
+        return [DcgmFinding(None, "warn", "diag: its JSON breaks off, so it can't be read")]
     tests = []
     for value in map(as_dict, report.values()):
         if value.get("runtime_error"):
             words = f"diag: it didn't run: {value['runtime_error']}"
-            return [ToldByDcgm(None, "warn", words)]
+            return [DcgmFinding(None, "warn", words)]
         for category in map(as_dict, as_list(value.get("test_categories"))):
             tests += map(test_of_json, map(as_dict, as_list(category.get("tests"))))
-    return [told for test in tests for told in test.told()]
+    return [finding for test in tests for finding in test.find_faults()]
 
 
 def test_of_json(given):
@@ -112,7 +112,7 @@ def test_of_json(given):
     return test
 
 
-def told_by_health(rows):
+def read_health_report(rows):
     """Read `dcgmi health -c`: below a GPU each system that isn't well, with its errors."""
     found, gpu, overall = [], None, ""
     for name, value in rows:
@@ -128,12 +128,12 @@ def told_by_health(rows):
     if not found and overall in BAD:
         found = [[None, overall, "Overall Health", ""]]
     return [
-        ToldByDcgm(gpu, level_of_words(BAD[value], words), f"health: {system}: {value}{words}")
+        DcgmFinding(gpu, level_of_words(BAD[value], words), f"health: {system}: {value}{words}")
         for gpu, value, system, words in found
     ]
 
 
-def told_by_diag(rows):
+def read_diag_report(rows):
     """Read `dcgmi diag`: each test, then how it went on single GPUs, and the errors of it."""
     tests = []
     for name, value in rows:
@@ -156,7 +156,7 @@ def told_by_diag(rows):
         elif test.is_in_error:
             gpu, text = test.errors[-1]
             test.errors[-1] = (gpu, text + of_width(value))
-    return [told for test in tests for told in test.told()]
+    return [finding for test in tests for finding in test.find_faults()]
 
 
 def of_width(value):

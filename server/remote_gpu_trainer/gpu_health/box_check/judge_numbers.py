@@ -45,13 +45,13 @@ def as_fault(line):
     """A wrong product in words: its type, its shape, and how wrong it is."""
     product = "{} {}".format(*(short(clean(str(line.get(key))), 40) for key in ("type", "shape")))
     wrong, changed, off = line.get("wrong"), line.get("changed"), line.get("off")
-    told = []
+    faults = []
     if wrong:
         far = f", by up to {off:.2g} of the largest" if isinstance(off, (int, float)) else ""
-        told.append(f"{wrong} of {line.get('of')} elements wrong{far}")
+        faults.append(f"{wrong} of {line.get('of')} elements wrong{far}")
     if changed:
-        told.append(f"{changed} differ the second time")
-    return f"{product}: {', '.join(told)}"
+        faults.append(f"{changed} differ the second time")
+    return f"{product}: {', '.join(faults)}"
 
 
 def end_of(place):

@@ -69,7 +69,7 @@ def downloaded(place, address):
     began = time.monotonic()
     try:
         url = address()
-        told = {"place": place, "address": without_password(url)}
+        row = {"place": place, "address": without_password(url)}
         with open_address(url, PLACE_SECONDS) as answer:
             began, count = time.monotonic(), 0  # without the time for the name and the connection
             while count < PLACE_BYTES and time.monotonic() < began + PLACE_SECONDS:
@@ -80,29 +80,29 @@ def downloaded(place, address):
     except (OSError, ValueError) as error:
         why = getattr(error, "reason", None) or error
         return {"place": place, "error": short(str(why) or type(error).__name__, 120)}
-    return with_speed(told, count, time.monotonic() - began)
+    return with_speed(row, count, time.monotonic() - began)
 
 
 def uploaded(durable):
     """How fast a durable place behind ssh takes bytes, which nobody keeps."""
-    match, told = BEHIND_SSH.match(durable), {"place": "the durable place"}
+    match, row = BEHIND_SSH.match(durable), {"place": "the durable place"}
     if not match:
-        return {**told, "error": "only a place behind ssh is measured, as user@host:path"}
-    told["address"] = short(durable, 120)
+        return {**row, "error": "only a place behind ssh is measured, as user@host:path"}
+    row["address"] = short(durable, 120)
     got = run(["sh", "-c", SEND, "sh", str(SENT_BYTES), match.group(1)], 2 * PLACE_SECONDS)
     if got["timed_out"]:
-        return {**told, "error": f"it took no {SENT_BYTES >> 20} MiB in {2 * PLACE_SECONDS:.0f} s"}
+        return {**row, "error": f"it took no {SENT_BYTES >> 20} MiB in {2 * PLACE_SECONDS:.0f} s"}
     if got["rc"]:
         said = got["text"].strip().splitlines()
-        return {**told, "error": short(said[-1] if said else f"ssh ended with {got['rc']}", 120)}
-    return with_speed(told, SENT_BYTES, got["seconds"])
+        return {**row, "error": short(said[-1] if said else f"ssh ended with {got['rc']}", 120)}
+    return with_speed(row, SENT_BYTES, got["seconds"])
 
 
-def with_speed(told, count, seconds):
+def with_speed(row, count, seconds):
     """The bytes and how fast they were."""
     seconds = max(seconds, 1e-3)
     speed = round(count / 1e6 / seconds, 2)
-    return {**told, "mb": round(count / 1e6, 1), "seconds": round(seconds, 2), "mb_s": speed}
+    return {**row, "mb": round(count / 1e6, 1), "seconds": round(seconds, 2), "mb_s": speed}
 
 
 def without_password(url):
@@ -114,11 +114,11 @@ def without_password(url):
 def judged_network(measured):
     """The findings about what was measured."""
     add = Findings()
-    for told in measured:
-        if told.get("error"):
-            add(None, "not_reached", told["place"], told["error"])
-        elif told["mb_s"] < SLOW_MB_S:
-            level = "degraded" if told["mb_s"] < VERY_SLOW_MB_S else "warn"
-            minutes = max(1, round(MODEL_MB / max(told["mb_s"], 0.01) / 60))
-            add(None, "slow_network", told["place"], told["mb_s"], minutes, level=level)
+    for row in measured:
+        if row.get("error"):
+            add(None, "not_reached", row["place"], row["error"])
+        elif row["mb_s"] < SLOW_MB_S:
+            level = "degraded" if row["mb_s"] < VERY_SLOW_MB_S else "warn"
+            minutes = max(1, round(MODEL_MB / max(row["mb_s"], 0.01) / 60))
+            add(None, "slow_network", row["place"], row["mb_s"], minutes, level=level)
     return add.list

@@ -33,7 +33,7 @@ def with_repetition(events):
     """
     programs = programs_of(events)
     failing, short_of_memory = are_failing(events), are_killed_often(events)
-    told = {(event["bdf"], event["code"]) for event in events if event["kind"] == "xid"}
+    xids = {(event["bdf"], event["code"]) for event in events if event["kind"] == "xid"}
     out = []
     for event in events:
         kind, place, code = event["kind"], event["bdf"], event["code"]
@@ -47,7 +47,7 @@ def with_repetition(events):
             event = dict(event, level="degraded" if many else "warn")
         elif kind == "killed" and short_of_memory:
             event = dict(event, level="degraded")
-        elif kind == "xid" and code == 45 and is_bad(previous_xid(event["line"]), place, told):
+        elif kind == "xid" and code == 45 and is_bad(previous_xid(event["line"]), place, xids):
             event = dict(event, level=xid_level(previous_xid(event["line"]), ""))
         elif kind == "xid" and code == 43 and len(programs.get((place, code), ())) >= PROGRAMS:
             event = dict(event, level="degraded")
@@ -104,11 +104,11 @@ def are_killed_often(events):
     return are_within_a_day(firsts.values(), KILLED)
 
 
-def is_bad(code, place, told):
+def is_bad(code, place, xids):
     """Whether a clean-up (Xid 45) is the only trace of an Xid that asks for more than a look.
 
-    `told`: the (place, Xid) of the log.
+    `xids`: the (place, Xid) of the log.
     """
     return (
-        code is not None and (place, code) not in told and RANK[xid_level(code, "")] < RANK["warn"]
+        code is not None and (place, code) not in xids and RANK[xid_level(code, "")] < RANK["warn"]
     )
