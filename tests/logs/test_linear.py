@@ -5,7 +5,7 @@ from itertools import count, islice
 
 import pytest
 from remote_gpu_trainer.logs import files, informative, lines, runs
-from remote_gpu_trainer.logs.judge import judge
+from remote_gpu_trainer.logs.judge import judge_lines
 from remote_gpu_trainer.logs.ranks import drop_secondary
 
 TRACEBACK = (
@@ -75,7 +75,7 @@ def seconds(kind, most):
     read = rows(kind, most)
     begun = time.process_time()
     taken = runs.choose(lines.lines_of(read, "x.log", None), None, read)
-    informative.informative_lines(drop_secondary(judge(taken.lines)))
+    informative.informative_lines(drop_secondary(judge_lines(taken.lines)))
     return time.process_time() - begun
 
 

@@ -71,7 +71,9 @@ def test_bm25_is_what_its_formula_says(entries, known):
 def test_a_word_counts_for_the_entries_that_have_it_and_for_no_other(known):
     once = [known.bm25("deadlock"), known.bm25("checkpoint")]
     for column, both in enumerate(zip(*once, strict=True)):
-        assert known.held("deadlock checkpoint zyzzyva", column) == sum(score > 0 for score in both)
+        assert known.count_shared("deadlock checkpoint zyzzyva", column) == sum(
+            score > 0 for score in both
+        )
         assert [known._weight("deadlock", column), known._weight("checkpoint", column)] == [*both]
 
 

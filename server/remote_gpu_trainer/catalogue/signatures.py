@@ -223,7 +223,7 @@ class SignatureIndex:
             places = report.places_of(pattern)
             if places:
                 line = deciding.best([report.lines[place] for place in places])
-                decisive = pattern.source.role == "root" and deciding.holds(line)
+                decisive = pattern.source.role == "root" and deciding.decides(line)
                 hits.append(Hit(entry_id, pattern.source, line, decisive))
         return hits
 
@@ -320,7 +320,7 @@ class _Deciding:
         """The last of these lines that decides, otherwise the last line."""
         return next((line for line in reversed(lines) if line in self.lines), lines[-1])
 
-    def holds(self, line: Line) -> bool:
+    def decides(self, line: Line) -> bool:
         """Whether a root text in this line decides. If no line says what failed, all do."""
         return not self.lines or line in self.lines or (self.calm and line.kind == ROUTINE)
 

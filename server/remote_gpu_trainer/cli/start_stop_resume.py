@@ -395,10 +395,11 @@ def _print_plan(plan: Plan, box: str, dry_run: bool) -> None:
 
     job, code = plan.job, plan.code
     _say("job", f"{job.name} in {job.folder} on {shown(box, 80)}, platform {plan.platform.name}")
-    holds, holds_not = job_start.limits(job)
-    _say("limits", f"stalled after {' or '.join(holds)}" if holds else "its deadline only")
-    if holds_not:
-        _say("", f"no limit on the {', nor on the '.join(holds_not)}")
+    set_limits, no_limits = job_start.limits(job)
+    stalls = f"stalled after {' or '.join(set_limits)}"
+    _say("limits", stalls if set_limits else "its deadline only")
+    if no_limits:
+        _say("", f"no limit on the {', nor on the '.join(no_limits)}")
     for warning in plan.rendered.warnings:
         print_warning(warning.id, warning.text)
     if code is None:

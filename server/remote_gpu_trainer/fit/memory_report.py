@@ -27,11 +27,11 @@ def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dic
         """What a peak of so many bytes takes of a GPU, in GiB."""
         return round(size / GIB + CONTEXT, 2)
 
-    def judged(size: float, of: Run) -> str | None:
+    def verdict_on(size: float, of: Run) -> str | None:
         return verdict_of(model, of, size, card) if card else None
 
     return {
-        "verdict": judged(peak.peak, run),
+        "verdict": verdict_on(peak.peak, run),
         "gpu": {"name": card[0], "gib": card[1]} if card else None,
         "need_gib": need(peak.peak),
         "peak_gib": _gib(peak.peak),
@@ -48,7 +48,7 @@ def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dic
                 "entry": lever.entry,
                 "saves_gib": _gib(lever.saves),
                 "need_gib": need(lever.peak),
-                "verdict": judged(lever.peak, lever.run),
+                "verdict": verdict_on(lever.peak, lever.run),
             }
             for lever in levers(model, run)
         ],

@@ -55,7 +55,7 @@ _RESULT = re.compile(r"[\w /.-]{2,60}[=:] {0,20}-?[\d.]{1,20}(?:e[+-]\d+)?%?$|(?
 _WORD = re.compile(r"[A-Za-z]{3,}")
 
 
-def judge(
+def judge_lines(
     lines: list[Line], silent: frozenset[int] = frozenset(), pasted: bool = False
 ) -> Evidence:
     """Return the evidence in these lines; its lines are the same, some with another kind.

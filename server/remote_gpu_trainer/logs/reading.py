@@ -27,7 +27,7 @@ from . import ends, error_files, files, runs, smi_rows
 from .error_files import ErrorFile
 from .evidence import MOST_DECISIVE, Evidence
 from .files import DEFAULTS, ReadOptions, Unreadable
-from .judge import ENDING, judge, last_words
+from .judge import ENDING, judge_lines, last_words
 from .kinds import APART, MESSAGE, PLAIN, QUIET, TOLD, TRACE
 from .lines import Line, has_kernel_rows, lines_of
 from .prefixes import rank_of
@@ -165,10 +165,10 @@ def _of_log(log: _Log, options: ReadOptions) -> Evidence:
     lines, is_healthy = smi_rows.silenced(chosen.lines)
     if log.errors and last == sys.maxsize:
         lines = error_files.add_errors(lines, log.errors_of(lines))
-    judged = judge(lines, pasted=log.pasted)
+    judged = judge_lines(lines, pasted=log.pasted)
     if not is_one and not log.errors and _is_report(judged, new):
         log = replace(log, pasted=True)
-        judged = replace(judge(lines, pasted=True), is_report=True)
+        judged = replace(judge_lines(lines, pasted=True), is_report=True)
     evidence = replace(judged, older=older)
     if is_healthy is not None and evidence.seen in ("", "sound"):
         seen = "sound" if is_healthy else "fault"
@@ -312,7 +312,7 @@ def _of_folder(path: str, options: ReadOptions) -> Evidence:
         elif reports:
             evidence = replace(reports[0].as_evidence(), left_out="")
         elif errors:
-            evidence = judge(error_files.add_errors([], errors))
+            evidence = judge_lines(error_files.add_errors([], errors))
         else:
             raise
     return probe_report.with_reports(stacks.with_dumps(evidence, dumps), reports)
@@ -360,7 +360,7 @@ def _of_parts(paths: list[str], options: ReadOptions, run: str | None = None) ->
 def _of_logs(logs: Folder) -> Evidence:
     """Return the evidence in several logs of one run."""
     lines, older = _with_kernel(logs.lines)
-    judged, ending = judge(lines, logs.silent), ends.ending_of(lines)
+    judged, ending = judge_lines(lines, logs.silent), ends.ending_of(lines)
     judged = replace(
         judged,
         left_out=logs.left_out,

@@ -72,7 +72,7 @@ def decision_of(state: LookUp) -> Decision | None:
         return _of_end(state)
     if evidence.failed_twice and not evidence.ended_as:
         return Decision(FIX, TWICE)
-    for judge in (
+    for rule in (
         _of_card,
         _of_interrupt,
         _of_hang,
@@ -81,7 +81,7 @@ def decision_of(state: LookUp) -> Decision | None:
         _of_end,
         _of_last_words,
     ):
-        decision = judge(state)
+        decision = rule(state)
         if decision and decision.do == RESTART and _is_killed(state):
             is_one_of_many = len(state.evidence.ranks) > 1
             return Decision(RESTART, KILLED_RANK) if is_one_of_many else Decision(FIX, KILLED)

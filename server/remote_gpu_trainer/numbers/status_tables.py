@@ -73,10 +73,10 @@ def findings(rows: list[Row]) -> list[NumbersFinding] | None:
         for number, raw in rows[:MOST]
         if raw.strip()
     ]
-    for begins, judge in _TABLES:
+    for begins, find_faults in _TABLES:
         first = next((at for at, (_, text) in enumerate(texts) if begins(text)), None)
         if first is not None:
-            faults, lines = judge(texts[first:])
+            faults, lines = find_faults(texts[first:])
             return faults if lines >= ALONE * len(texts) else None
     return None
 

@@ -112,7 +112,7 @@ def _of_requirement(line: str) -> tuple[str, str] | None:
         if line.split("#")[0].endswith(".whl") and "@" not in line:
             return _of_wheel(line)
         requirement = Requirement(_BEHIND.sub("", line))
-        if requirement.marker and not _holds([str(requirement.marker)]):
+        if requirement.marker and not _applies_here([str(requirement.marker)]):
             return None
         if requirement.url:
             return requirement.name, _of_wheel(requirement.url)[1]
@@ -163,11 +163,11 @@ def _pairs(rows: object) -> Iterator[tuple[str, str]]:
             markers = row.get("resolution-markers") or row.get("marker") or row.get("markers") or []
             if isinstance(markers, str):
                 markers = [markers]
-            if _holds(markers if isinstance(markers, list) else []):
+            if _applies_here(markers if isinstance(markers, list) else []):
                 yield row["name"], row["version"]
 
 
-def _holds(markers: Iterable[object]) -> bool:
+def _applies_here(markers: Iterable[object]) -> bool:
     """Whether one of the markers applies to Linux, can't be read, or there is none."""
     texts = [marker for marker in markers if isinstance(marker, str)]
     for text in texts:
@@ -236,7 +236,7 @@ def requirements(applies_to: Iterable[str]) -> Iterator[Requirement]:
             continue
 
 
-def judged(
+def split_requirements(
     applies_to: Iterable[str], have: Mapping[str, Sequence[Version]]
 ) -> tuple[list[Match], list[Match]]:
     """The requirements that `have` meets, and those it doesn't meet.
@@ -263,5 +263,5 @@ def out_of_range(applies_to: Iterable[str], have: Mapping[str, Sequence[Version]
 
     A library that isn't installed doesn't count.
     """
-    _, fails = judged(applies_to, have)
+    _, fails = split_requirements(applies_to, have)
     return f"about {fails[0][0]}, installed is {fails[0][1]}" if fails else ""

@@ -121,7 +121,7 @@ class _Host:
         except _Unseen as error:
             return Opened(unseen=str(error))
         except urllib.error.HTTPError as error:
-            return self._judged(error)
+            return self._read_error(error)
         except (OSError, http.client.HTTPException, ValueError) as error:
             why = f"no answer ({shown(getattr(error, 'reason', '') or error, 100)})"
             if isinstance(error, urllib.error.URLError):  # no connection: nor would others get one
@@ -143,7 +143,7 @@ class _Host:
             self._robots = rules
         return self._robots.can_fetch(AGENT, url)
 
-    def _judged(self, error: urllib.error.HTTPError) -> Opened:
+    def _read_error(self, error: urllib.error.HTTPError) -> Opened:
         """What an answer that is no page says about the page."""
         status = f"{error.code} {http.client.responses.get(error.code, '')}".strip()
         if error.code in _GONE:

@@ -95,7 +95,7 @@ def look(facts: Mapping[str, Fact], opened: Mapping[str, Opened]) -> list[Looked
     found = [
         Looked(
             id,
-            *_judged(fact, opened[fact.source]),
+            *_compare_fact(fact, opened[fact.source]),
             matters(id.partition(".")[2]),
             fact.date.isoformat() if fact.date else None,
             fact.source,
@@ -110,7 +110,7 @@ def _rank(looked: Looked) -> tuple[int, int, str, str]:
     return state, _URGENCY[looked.matters], looked.checked or "", looked.id
 
 
-def _judged(fact: Fact, page: Opened) -> tuple[str, str]:
+def _compare_fact(fact: Fact, page: Opened) -> tuple[str, str]:
     """(state, why) of a fact whose page was opened."""
     if page.text is None:
         return (GONE, page.gone) if page.gone else (UNSEEN, page.unseen)

@@ -128,7 +128,7 @@ def _by_packages(entries: Iterable[Entry], packages: str) -> tuple[list[dict], l
     have = installed.versions(packages)
     other, these = [], []
     for entry in entries:
-        fits, fails = installed.judged(entry.applies_to, have)
+        fits, fails = installed.split_requirements(entry.applies_to, have)
         findings, matches = (other, fails) if fails else (these, fits)
         findings += [
             {"id": entry.id, "requirement": str(requirement), "installed": str(version)}

@@ -245,7 +245,7 @@ class Index:
         unknown = sum(not word[0].isdigit() for word in said - known)
         return len(known), len(known) / max(len(known) + unknown, 1)
 
-    def held(self, text: str, column: int) -> int:
+    def count_shared(self, text: str, column: int) -> int:
         """How many different words of a text the entry of a column has too."""
         return sum(self._weight(word, column) > 0 for word in set(words(text)))
 

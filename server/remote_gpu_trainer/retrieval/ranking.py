@@ -285,11 +285,12 @@ def signs(text: str, rows: numpy.ndarray, shares: numpy.ndarray, index: Index) -
     reading = chinese.read(text)
     known, known_share = index.known(reading.translated)
     first, second = best_first(shares)[:2]
-    held = index.held(reading.whole if len(text) <= SHORT_TEXT else reading.translated, first)
+    said = reading.whole if len(text) <= SHORT_TEXT else reading.translated
+    shared = index.count_shared(said, first)
     if LEAST_WORDS <= known < SHORT and known_share == 1:
-        held = max(held, ENOUGH)
+        shared = max(shared, ENOUGH)
     lead = float(shares[first] - shares[second])
-    return [lead, float(rows[first][0]), float(rows[first][2]), math.log(1 + held)]
+    return [lead, float(rows[first][0]), float(rows[first][2]), math.log(1 + shared)]
 
 
 def best_first(shares: numpy.ndarray) -> list[int]:

@@ -125,19 +125,25 @@ def verb(
 ) -> Answer:
     """Let a run do something, and return what its script said. Raises NotCalled."""
     reply = call(box, run, *words, limit=limit, accept_new=accept_new)
-    name = shown(box.name, 80)
-    if reply.outcome != "ok":
-        raise NotCalled(reply.text)
-    parts = parts_of(reply.out.decode("utf-8", "replace"))
-    if parts.body is None:
-        raise NotCalled(parts.without_run(name, run))
+    folder, printed = read_reply(reply, box, run, NotCalled)
     if reply.code is None:
         raise NotCalled(
-            f"{parts.folder}/run.sh printed too much; look at the script there with rgt ssh "
+            f"{folder}/run.sh printed too much; look at the script there with rgt ssh "
             f"{box.argument}"
         )
-    lines = shown_lines(parts.body) + shown_lines(reply.errors)
-    return Answer(lines, reply.code, parts.folder)
+    lines = shown_lines(printed) + shown_lines(reply.errors)
+    return Answer(lines, reply.code, folder)
+
+
+def read_reply(reply: Reply, box: Box, run: str, fault: type[UserError]) -> tuple[str, str]:
+    """Return a run's folder on the box, and what was printed there. Raises `fault` where the box
+    gave no answer, or has no such run."""
+    if reply.outcome != "ok":
+        raise fault(reply.text)
+    parts = parts_of(reply.out.decode("utf-8", "replace"))
+    if parts.body is None:
+        raise fault(parts.without_run(shown(box.name, 80), run))
+    return parts.folder, parts.body
 
 
 def follow(box: Box, run: str, *words: str, say: Callable[[str], None]) -> int:

@@ -58,8 +58,8 @@ def _runs(box: Box, name: str, run: str, jobs: list[dict], rows: list[dict]) -> 
             raise NotCompared(
                 f"{shown(name, 100)}: {shown(row['why'], 100)}; rgt runs --all shows the runs"
             )
-        held = _job_of(row, jobs)
-        found.append(_priced(run_of(row, held, name, box.name), held, box, row))
+        sent = _job_of(row, jobs)
+        found.append(_priced(run_of(row, sent, name, box.name), sent, box, row))
     return found
 
 
@@ -107,10 +107,10 @@ def _job_of(row: dict[str, Any], jobs: list[dict]) -> dict[str, Any]:
     return jobs[number] if isinstance(number, int) and 0 <= number < len(jobs) else {}
 
 
-def _priced(run: Run, held: dict[str, Any], box: Box, row: dict[str, Any]) -> Run:
+def _priced(run: Run, sent: dict[str, Any], box: Box, row: dict[str, Any]) -> Run:
     """Add what the hours of a run have cost, where a price is known: of all boxes that trained it,
     and of a cell its share of the box."""
-    job, rendered = (object_of(held.get(part)) for part in ("job", "rendered"))
+    job, rendered = (object_of(sent.get(part)) for part in ("job", "rendered"))
     cards = cards_named(row.get("gpu"))
     address = "" if box.local else boxes.address(box)
     opened = next((one for one in ledger.still_open() if one.address == address), None)

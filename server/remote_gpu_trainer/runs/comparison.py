@@ -239,10 +239,10 @@ def _notes_of_facts(runs: list[Run]) -> list[str]:
     return notes
 
 
-def run_of(row: dict[str, Any], held: dict[str, Any], name: str, box: str) -> Run:
-    """Return what a row of run_facts tells of a run. `held`: as `sent_job.job_in` has it."""
-    job = object_of(held.get("job"))
-    rendered = object_of(held.get("rendered"))
+def run_of(row: dict[str, Any], sent: dict[str, Any], name: str, box: str) -> Run:
+    """Return what a row of run_facts tells of a run. `sent`: as `sent_job.job_in` has it."""
+    job = object_of(sent.get("job"))
+    rendered = object_of(sent.get("rendered"))
     given = settings_of(job, row.get("arguments"))
     code = object_of(rendered.get("code"))
     facts = {**given, **_code_facts(code), "data": _data_of(job)}

@@ -228,7 +228,7 @@ def without_probe(job: Job) -> str:
 
 def limits(job: Job) -> tuple[list[str], list[str]]:
     """Return what ends a run that shows nothing, beside its deadline, and what doesn't."""
-    holds, holds_not = [], []
+    set_limits, no_limits = [], []
     kinds = [
         ("log_minutes", "without a line, a checkpoint or other output"),
         ("step_minutes", "at the same step"),
@@ -238,10 +238,10 @@ def limits(job: Job) -> tuple[list[str], list[str]]:
     for name, what in kinds:
         minutes = getattr(job.stall, name)
         if minutes:
-            holds.append(f"{minutes:g} min {what}")
+            set_limits.append(f"{minutes:g} min {what}")
         else:
-            holds_not.append(f"time {what} (stall.{name}: 0)")
-    return holds, holds_not
+            no_limits.append(f"time {what} (stall.{name}: 0)")
+    return set_limits, no_limits
 
 
 def with_secrets(files: CodeFiles) -> list[str]:

@@ -62,9 +62,9 @@ class Reached:
 
 def read(folder: Path) -> Named:
     """Return the places that the job of a run's folder names; none of one that can't be read."""
-    held = job_in(str(folder))
+    sent = job_in(str(folder))
     try:
-        job, rendered = held["job"], held["rendered"]
+        job, rendered = sent["job"], sent["rendered"]
         checkpoint = job["checkpoint"] or {"folder": "", "pattern": ""}
         cells = [cell["name"] for cell in job["queue"]["cells"]] if job["queue"] else [""]
         results = [name.replace("{cell}", cell) for name in job["results"] for cell in cells]

@@ -45,11 +45,11 @@ def rows_of(name, wanted, jobs):
     path, cell = find(name)
     if not path:
         return [{"why": "no run is there"}]
-    held = job_in(path)
-    job = held.get("job")
+    sent = job_in(path)
+    job = sent.get("job")
     if not isinstance(job, dict):
         return [{"why": "its job can't be read"}]
-    jobs.append(held)
+    jobs.append(sent)
     cells = (job.get("queue") or {}).get("cells") or []
     if cell:
         cells = [one for one in cells if one["name"] == cell]

@@ -23,7 +23,6 @@ from ..text import UserError
 from ..text.masking import shown, shown_some
 from . import calling, run_script, status_facts
 from .series_reader import MOST
-from .status_reply import parts_of
 
 LIMIT = 60.0  # seconds for the answer of a box
 MOST_REPLY = 24 << 20  # bytes of it
@@ -83,14 +82,10 @@ def ask(box: Box, run: str, *, accept_new: bool = False) -> RunSeries:
         box, calling.PROGRAM, args=words, limit=LIMIT, most=MOST_REPLY, accept_new=accept_new
     )
     name = shown(box.name, 80)
-    if reply.outcome != "ok":
-        raise NoSeries(reply.text)
-    parts = parts_of(reply.out.decode("utf-8", "replace"))
-    if parts.body is None:
-        raise NoSeries(parts.without_run(name, run))
+    place, packed = calling.read_reply(reply, box, run, NoSeries)
     try:
         unpacker = zlib.decompressobj()
-        answer = json.loads(unpacker.decompress(base64.b64decode(parts.body), MOST_TEXT))
+        answer = json.loads(unpacker.decompress(base64.b64decode(packed), MOST_TEXT))
         texts = [str(answer[name]) for name in MOST]
         others = list(answer["others"])
     except (ValueError, TypeError, KeyError, RecursionError, binascii.Error, zlib.error):
@@ -98,7 +93,7 @@ def ask(box: Box, run: str, *, accept_new: bool = False) -> RunSeries:
         raise NoSeries(f"{name} sent no course of the run: {last}") from None
     if others:
         named = shown_some(others, width=200)
-        raise NoSeries(f"{parts.folder} has several runs; name one with --run: {named}")
+        raise NoSeries(f"{place} has several runs; name one with --run: {named}")
     series = read(shown(answer["folder"], 300), *texts)
     if not series.rows:
         raise NoSeries(

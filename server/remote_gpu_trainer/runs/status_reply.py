@@ -188,7 +188,7 @@ def status_from(name: str, reply: str, cut: bool, run: str, now: float, errors: 
         )
         return status
     _fill(status, data)
-    _judge(status, data, now)
+    _set_state(status, data, now)
     if status.state in ("alive", "finished"):
         _tell_nan(status, data)
     _decide(status, data)
@@ -266,16 +266,16 @@ def _fill(status: Status, data: dict) -> None:
     status.entry = entry if _ENTRY.match(entry) else ""
 
 
-def _judge(status: Status, data: dict, now: float) -> None:
+def _set_state(status: Status, data: dict, now: float) -> None:
     """Set the state and its evidence, the most telling line first."""
     alive = data.get("alive") is True
     if status.phase in ENDED:
-        _judge_ended(status, data)
+        _set_ended(status, data)
     elif status.phase == "new" and not alive:
         status.state = "nothing"
         status.text = f"the run in {status.dir} has not been started; run bash run.sh start there"
     elif status.phase in GOING or status.phase == "new":
-        _judge_going(status, data, alive)
+        _set_going(status, data, alive)
     else:
         status.why = "unreadable"
         status.text = (
@@ -297,7 +297,7 @@ def ended_as(end: str, failure: object, reason: object) -> str:
     return ENDED.get(end, "unknown")
 
 
-def _judge_ended(status: Status, data: dict) -> None:
+def _set_ended(status: Status, data: dict) -> None:
     """Judge a run that left an end state. One that calls itself done must have its results."""
     status.state = ended_as(status.phase, status.failure, status.reason)
     missing = data.get("expect_missing") or None
@@ -327,7 +327,7 @@ def _judge_ended(status: Status, data: dict) -> None:
         )
 
 
-def _judge_going(status: Status, data: dict, alive: bool) -> None:
+def _set_going(status: Status, data: dict, alive: bool) -> None:
     """Judge a run without an end state: it goes on, stalls, or was killed."""
     lost = _lost_runner(data, status.heartbeat_age) if alive else ""
     waits = shown(_text(data, "waits"), 200) if alive else ""

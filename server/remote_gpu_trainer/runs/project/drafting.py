@@ -162,7 +162,7 @@ def draft(folder: Path, program: str = "", platform: Line | None = None) -> Draf
     defaults = {"do_train": ("False",)} if is_parsed else {}  # of TrainingArguments
     values = Values(used, {**defaults, **settings, **options.defaults_of(declared)}, given)
     saved = saves.read(used, values)
-    saving = saves.judge(saved)
+    saving = saves.choose_saving(saved)
     if start.launcher == "none" and programs.needs_launcher(used):
         start = replace(start, launcher="torchrun")
     if _is_whole(start):

@@ -533,8 +533,8 @@ def _is_left_out(source: Source, call: ast.Call, values: Values) -> bool:
         sides = [values.read(source, one) for one in (test.left, test.comparators[0])]
         is_option = isinstance(test.left, ast.Attribute) and _is_constant(test.comparators[0])
         if is_option and all(map(is_known, sides)):
-            holds = (sides[0] == sides[1]) == isinstance(test.ops[0], ast.Eq)
-            if holds != has_to_hold:
+            is_true = (sides[0] == sides[1]) == isinstance(test.ops[0], ast.Eq)
+            if is_true != has_to_hold:
                 return True
     return False
 
@@ -582,7 +582,7 @@ class Saving:
     others: tuple[Save, ...] = ()
 
 
-def judge(saves: list[Save]) -> Saving:
+def choose_saving(saves: list[Save]) -> Saving:
     """Return where the checkpoints lie, and what the results are, of all calls that save."""
     known = [one for one in saves if one.is_known and not one.pattern.startswith("..")]
     outside = tuple(one for one in saves if one.is_known and one.pattern.startswith(".."))

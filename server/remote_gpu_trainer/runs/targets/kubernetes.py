@@ -255,6 +255,6 @@ def _storage(job: Job, wanted: Kubernetes) -> tuple[list[dict], list[dict]]:
             )
             items.append({"key": key, "path": key})
     if items:
-        held = {"secretName": _secret(job), "defaultMode": 0o400, "items": items}
-        volumes.append({"name": "secrets", "secret": held})
+        secret_volume = {"secretName": _secret(job), "defaultMode": 0o400, "items": items}
+        volumes.append({"name": "secrets", "secret": secret_volume})
     return mounts, volumes

@@ -154,10 +154,10 @@ def elsewhere(run, *also):
     """Return [path, bytes] of what the run's log says was saved, and that neither comes nor lies at
     the durable place."""
     folder = os.path.abspath(os.path.expanduser(run))
-    held = job_in(folder)
+    sent = job_in(folder)
     try:
-        work = os.path.expanduser(str(held["rendered"]["work_dir"]))
-        durable = str((held["job"]["durable"] or {}).get("to", ""))
+        work = os.path.expanduser(str(sent["rendered"]["work_dir"]))
+        durable = str((sent["job"]["durable"] or {}).get("to", ""))
     except (KeyError, TypeError, AttributeError):
         work, durable = "", ""
     if not work and os.path.isdir(os.path.join(folder, "code")):

@@ -101,10 +101,10 @@ def places_of(folder):
     """
     while not os.path.isfile(os.path.join(folder, "run.sh")) and folder != "/":
         folder = os.path.dirname(folder)
-    held = job_in(folder)
+    sent = job_in(folder)
     try:
-        checkpoint = held["job"]["checkpoint"] or {}
-        return str(held["rendered"]["work_dir"]), str(checkpoint.get("folder", ""))
+        checkpoint = sent["job"]["checkpoint"] or {}
+        return str(sent["rendered"]["work_dir"]), str(checkpoint.get("folder", ""))
     except (KeyError, TypeError, AttributeError):
         return "", ""
 
