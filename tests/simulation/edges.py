@@ -64,7 +64,7 @@ class Edges:
 
     def __init__(self, world: World, job: SimpleNamespace):
         self.world, self.job = world, job
-        self.told: list[tuple[float, str]] = []  # messages that were sent
+        self.messages: list[tuple[float, str]] = []  # messages that were sent
         self.lost_messages = world.faults.told_fails
         self.ends_tried: list[float] = []
         self.end_fails = world.faults.end_fails
@@ -96,7 +96,7 @@ class Edges:
         self.given_name = ""
         self.owed_at_ask: tuple[str, ...] | None = None
         self.exit: Exit | None = None
-        self.hold = Worker()
+        self.hold_worker = Worker()
         self._folder: tuple[int, Folder, File | None] | None = None
         self._stamps_of: tuple = ()
         self._stamps_now: frozenset = frozenset()
@@ -112,7 +112,7 @@ class Edges:
         self.busy: set[str] = set()
         self.came_at: dict[str, float] = {}
         self.looked_at = 0.0
-        self.hold = Worker()
+        self.hold_worker = Worker()
 
     @property
     def marked(self) -> str:
@@ -220,7 +220,7 @@ class Edges:
             nan="the loss is nan" if world.is_nan else "",
             is_full=world.is_full,
             unheld=() if is_alive else self.unheld(),
-            hold_worker=self.hold,
+            hold_worker=self.hold_worker,
             worker=worker,
             is_changed=bool(new),
             rests=rests,
@@ -356,7 +356,7 @@ class Edges:
     def _is_elsewhere(self, file: File) -> bool:
         there = (one for name, one in self.world.generations.items() if name in self.ours)
         return any(
-            one.told and one.content == file.content and not one.is_known_damaged
+            one.manifest and one.content == file.content and not one.is_known_damaged
             for one in (*there, *self.world.held.values())
         )
 
@@ -384,7 +384,7 @@ class Edges:
         is_all_safe = is_newest_safe and not is_missing
         has_proof = bool(self.verified) or (bool(job.results) and not is_missing)
         is_unproven = newest is None and not self.verified and bool(world.files)
-        there = {one.content for one in world.generations.values() if one.told}
+        there = {one.content for one in world.generations.values() if one.manifest}
         is_mixed_alone = any(
             one.content in self.mixed and one.content not in there for one in world.files.values()
         )
@@ -437,9 +437,9 @@ class Edges:
         self.world.quarantine(action.path)
 
     def _do_hold(self, action: model.Hold) -> None:
-        if self.hold.number >= action.number:
+        if self.hold_worker.number >= action.number:
             return
-        self.hold = Worker(action.number, None)
+        self.hold_worker = Worker(action.number, None)
         file = self._newest_usable()
         held = file if file is not None and not self._is_elsewhere(file) else None
         result = self.world.result if self._is_result_alone() else 0
@@ -451,9 +451,9 @@ class Edges:
         """Keep the copy on this box of a checkpoint, and of the result."""
         world = self.world
         if world.is_full:
-            self.hold = self.hold._replace(code=1, why="No space left on device")
+            self.hold_worker = self.hold_worker._replace(code=1, why="No space left on device")
             return
-        self.hold = self.hold._replace(code=0)
+        self.hold_worker = self.hold_worker._replace(code=0)
         if result and result == world.result:
             world.results_held.add(result)
         if file is None or world.files.get(file.name) is not file or self.stamp_of(file) != stamp:
@@ -464,7 +464,7 @@ class Edges:
         )
         one = Generation(f"held-{file.content}", file)
         one.is_complete = file.is_complete
-        one.told = self._tell(file, line, is_anew, here.apart, self.state_of(file))
+        one.manifest = self._tell(file, line, is_anew, here.apart, self.state_of(file))
         world.held[one.name] = one
 
     def _tell(
@@ -530,7 +530,7 @@ class Edges:
         if self.lost_messages:
             self.lost_messages -= 1
         else:
-            self.told.append((self.world.now, action.key))
+            self.messages.append((self.world.now, action.key))
 
     def _do_endbox(self, action: model.EndBox) -> None:
         if self.command.code is None:
@@ -578,7 +578,11 @@ class Edges:
                     self.world.at(at, "vanishes", self.world.boxes)
         elif kind == "held":
             life, number, *what = token
-            if life == self.life and number == self.hold.number and self.hold.code is None:
+            if (
+                life == self.life
+                and number == self.hold_worker.number
+                and self.hold_worker.code is None
+            ):
                 self._take_held(*what)
         elif kind in ("checked", "staged", "fetched") and token == self.life:
             self.busy.discard(kind)
@@ -617,8 +621,8 @@ class Edges:
         there = [*([] if is_away else self._there()), *self._held()]
         if here is None and world.files:
             there = [one for one in there if one.state == COMPLETE]
-        told = (self._step_of(here), int(here.order)) if here else None
-        todo, corrupt, brought = plan.wanted(there, told, corrupt_here), [], []
+        newest_here = (self._step_of(here), int(here.order)) if here else None
+        todo, corrupt, brought = plan.wanted(there, newest_here, corrupt_here), [], []
         while todo:
             one, *todo = todo
             generation = world.generations.get(one.name) or world.held[one.name]
@@ -626,7 +630,7 @@ class Edges:
                 generation.is_known_damaged = True
                 corrupt.append(one.name)
                 there = [other for other in there if other != one]
-                todo += plan.wanted(there, told, corrupt_here)
+                todo += plan.wanted(there, newest_here, corrupt_here)
                 continue
             world.bring(generation)
             self.brought = generation.content
@@ -707,26 +711,26 @@ class Edges:
         """Return what is held on this box: it goes to the durable place as all else does."""
         world, found = self.world, []
         for name, held in world.held.items():
-            file, told = held.file, held.told
+            file, manifest = held.file, held.manifest
             found.append(
                 plan.Here(
                     name,
                     file.kind,
                     int(file.order),
-                    told["step"],
+                    manifest["step"],
                     not world.program.is_one_name,
-                    told["state"],
+                    manifest["state"],
                     name,
                     NEVER,
                     str(held.content),
                     SIZE,
-                    told["apart"],
+                    manifest["apart"],
                     True,
                     is_earlier=True,
-                    least_apart=self.least_apart.get(file.name) if told["apart"] else None,
+                    least_apart=self.least_apart.get(file.name) if manifest["apart"] else None,
                     source=file.name,
-                    line=told["line"],
-                    is_anew=told["anew"],
+                    line=manifest["line"],
+                    is_anew=manifest["anew"],
                 )
             )
         return found
@@ -735,16 +739,16 @@ class Edges:
         return file.order < self.world.begun_at
 
     def _there(self) -> list[plan.There]:
-        return self._told(self.world.generations)
+        return self._list_generations(self.world.generations)
 
     def _held(self) -> list[plan.There]:
-        return self._told(self.world.held)
+        return self._list_generations(self.world.held)
 
-    def _told(self, generations: dict[str, Generation]) -> list[plan.There]:
+    def _list_generations(self, generations: dict[str, Generation]) -> list[plan.There]:
         found = []
         for name, one in generations.items():
-            told = one.told
-            state = told["state"] if told else plan.PARTIAL
+            manifest = one.manifest
+            state = manifest["state"] if manifest else plan.PARTIAL
             if one.is_known_damaged:
                 state = CORRUPT
             found.append(
@@ -752,17 +756,17 @@ class Edges:
                     name,
                     one.file.name,
                     one.file.kind,
-                    told.get("line", 1),
-                    told.get("step"),
+                    manifest.get("line", 1),
+                    manifest.get("step"),
                     state,
                     str(one.content),
                     str(one.content),
-                    int(told.get("saved", 0)),
+                    int(manifest.get("saved", 0)),
                     SIZE,
                     name in self.ours,
-                    told.get("anew", False),
-                    int(told.get("copied", 0)),
-                    told.get("apart"),
+                    manifest.get("anew", False),
+                    int(manifest.get("copied", 0)),
+                    manifest.get("apart"),
                 )
             )
         return found
@@ -821,7 +825,7 @@ class Edges:
         held = world.held.get(action.name)
         file = held.file if held else world.files[action.name]
         digest = str(held.content if held else file.content)
-        same = [n for n, g in world.generations.items() if g.told and str(g.content) == digest]
+        same = [n for n, g in world.generations.items() if g.manifest and str(g.content) == digest]
         if same and not world.generations[same[0]].is_known_damaged and not file.is_writing:
             self.digests[digest] = digest
             self.ours.add(same[0])
@@ -861,7 +865,9 @@ class Edges:
             self._overtake(one, action.name)
             return
         held = world.held.get(action.name)
-        state = UNKNOWN if action.is_mixed else held.told["state"] if held else self.state_of(file)
+        state = (
+            UNKNOWN if action.is_mixed else held.manifest["state"] if held else self.state_of(file)
+        )
         digest = str(generation.content)
         self.digests[digest] = digest
         self.has_copied = self.has_copied or one.attempt == world.attempt
@@ -869,7 +875,7 @@ class Edges:
         if not one.is_staged:
             one.missed.discard(file.kind)
         generation.is_complete = held.is_complete if held else file.is_complete
-        generation.told = self._tell(file, action.line, action.is_anew, action.apart, state)
+        generation.manifest = self._tell(file, action.line, action.is_anew, action.apart, state)
         world.place_version += 1
         one.copying = None
 

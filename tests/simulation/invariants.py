@@ -219,7 +219,7 @@ class Checks:
             and not self.play.state.asked
             and not world.is_full
         )
-        self.is_unheld = self.is_unheld or bool(self.edges.hold.code)
+        self.is_unheld = self.is_unheld or bool(self.edges.hold_worker.code)
         if not is_idle:
             self.unwatched_since = None
         elif self.unwatched_since is None:
@@ -232,7 +232,7 @@ class Checks:
 
     def complete_there(self) -> list[Generation]:
         """Return the generations that are really complete and committed."""
-        return [one for one in self.world.generations.values() if one.told and one.is_complete]
+        return [one for one in self.world.generations.values() if one.manifest and one.is_complete]
 
     def counted_there(self) -> list[Generation]:
         """Return the generations that are complete as far as anybody can know: nobody reads again
@@ -240,7 +240,7 @@ class Checks:
         return [
             one
             for one in self.world.generations.values()
-            if one.told and (one.is_complete or (one.is_damaged and not one.is_known_damaged))
+            if one.manifest and (one.is_complete or (one.is_damaged and not one.is_known_damaged))
         ]
 
     def is_kept_there(self, file: File) -> bool:
@@ -282,13 +282,13 @@ def what_counts_as_verified_is_complete(c: Checks) -> str:
     are written, so that a kill between them goes unseen, also later.
     """
     for name, one in c.world.generations.items():
-        is_called = one.told and one.told["state"] == COMPLETE
+        is_called = one.manifest and one.manifest["state"] == COMPLETE
         is_false = is_called and not one.is_complete and not one.is_damaged
         if is_false and one.file.is_mixed and not c.knows_apart:
             c.unseen_mixed.add(name)
         elif is_false and name not in c.unseen_mixed:
             return f"{name} counts as complete, and is not"
-    c.knows_apart = c.knows_apart or any(one.told["apart"] for one in c.complete_there())
+    c.knows_apart = c.knows_apart or any(one.manifest["apart"] for one in c.complete_there())
     return ""
 
 
@@ -323,13 +323,15 @@ def an_attempt_begins_with_the_best(c: Checks) -> str:
         return f"{newest.name} of step {newest.step} is here, and {c.action.source or 'none'} given"
     if not c.is_kept or newest is not None and newest is not given:
         return ""
-    there = [one for one in c.complete_there() if one.told["state"] == COMPLETE]
+    there = [one for one in c.complete_there() if one.manifest["state"] == COMPLETE]
     best = max(there, key=lambda one: one.file.step, default=None)
     if best is None:
         return ""
     if given is None:
         return f"{best.name} is at the durable place, and the attempt begins at 0"
-    is_known = best.told["step"] is not None  # else nothing tells that the older line came farther
+    is_known = (
+        best.manifest["step"] is not None
+    )  # else nothing tells that the older line came farther
     if is_known and given.content == c.edges.brought and given.step < best.file.step:
         return f"{best.name} is at the durable place, and step {given.step} was brought back"
     return ""
@@ -388,7 +390,7 @@ def a_newest_complete_one_is_soon_durable(c: Checks) -> str:
     when, line, step = c.saved[0]
     if when > until or line != c.world.line:
         return ""
-    there = [one.file for one in c.world.generations.values() if one.told]
+    there = [one.file for one in c.world.generations.values() if one.manifest]
     if any(one.line == line and one.step >= step or one.step > step for one in there):
         return ""
     return f"step {step} was saved {c.world.now - when:.0f} s ago, and is not there"

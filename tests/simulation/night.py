@@ -111,7 +111,7 @@ class Play:
             file.is_writing, file.is_complete = False, True
             one = Generation(f"gen-1-{step}-{file.content}", file)
             one.is_complete = True
-            one.told = {
+            one.manifest = {
                 "state": "complete" if self.program.has_proof else "unknown",
                 "line": 1,
                 "anew": False,
@@ -444,7 +444,7 @@ class Play:
             for one in list(world.files.values())[-3:]
         )
         there = " ".join(
-            f"{name}{'' if one.told else '~'}{'' if one.is_complete else '!'}"
+            f"{name}{'' if one.manifest else '~'}{'' if one.is_complete else '!'}"
             for name, one in world.generations.items()
         )
         alive = f"at {world.step}" if world.is_alive else f"ended {world.code}"

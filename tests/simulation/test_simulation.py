@@ -100,8 +100,8 @@ def test_each_recorded_night_that_failed_holds_now():
 
 def test_a_night_is_the_same_each_time():
     rows: list[list[str]] = [[], []]
-    for told in rows:
-        play(11, told.append)
+    for lines in rows:
+        play(11, lines.append)
     assert rows[0] == rows[1] != []
 
 

@@ -34,14 +34,22 @@ class File:
 
 
 class Generation:
-    """A copy at the durable place. `told`: what its manifest says, empty while it is copied."""
+    """A copy at the durable place. `manifest`: what its manifest says, empty while it is copied."""
 
-    __slots__ = ("content", "file", "is_complete", "is_damaged", "is_known_damaged", "name", "told")
+    __slots__ = (
+        "content",
+        "file",
+        "is_complete",
+        "is_damaged",
+        "is_known_damaged",
+        "manifest",
+        "name",
+    )
 
     def __init__(self, name: str, file: File):
         self.name, self.file, self.content = name, file, file.content
         self.is_complete = self.is_damaged = self.is_known_damaged = False
-        self.told: dict = {}
+        self.manifest: dict = {}
 
 
 class World:
@@ -409,7 +417,7 @@ class World:
     # The durable place.
 
     def _on_rots(self, _: object) -> None:
-        there = [one for one in self.generations.values() if one.told]
+        there = [one for one in self.generations.values() if one.manifest]
         if there:
             one = self.chance.choice(there)
             one.is_damaged, one.is_complete = True, False
