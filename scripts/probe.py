@@ -7562,14 +7562,14 @@ def buckets(line: Line, axis: Axis) -> list[list[Place]]:
     gap = math.inf if axis.kind == STEP else line.gap
     runs: list[list[Place]] = [[]]
     column, last = -1, -math.inf
-    held: list[float] = []  # the sum of places, of values, the least, the most, how many
+    group: list[float] = []  # the sum of places, of values, the least, the most, how many
 
     def close() -> None:
-        if held:
-            x, total, least, most, count = held
+        if group:
+            x, total, least, most, count = group
             mean = min(max(least, total / count), most)  # a sum of huge numbers isn't finite
             runs[-1].append((axis.locate_x(x / count), mean, least, most))
-            held.clear()
+            group.clear()
 
     for x, value in zip(_along(line, axis), line.values):
         if not math.isfinite(x):
@@ -7582,14 +7582,14 @@ def buckets(line: Line, axis: Axis) -> list[list[Place]]:
             last = x
             continue
         here = min(int((x - axis.first) / width), POINTS_ACROSS - 1)
-        if held and here != column:
+        if group and here != column:
             close()
-        if held:
-            held[0] += x
-            held[1] += value
-            held[2:] = min(held[2], value), max(held[3], value), held[4] + 1
+        if group:
+            group[0] += x
+            group[1] += value
+            group[2:] = min(group[2], value), max(group[3], value), group[4] + 1
         else:
-            held[:] = [x, value, value, value, 1]
+            group[:] = [x, value, value, value, 1]
         column, last = here, x
     close()
     return [run for run in runs if run]
