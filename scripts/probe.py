@@ -390,9 +390,9 @@ def fingerprint(tensor, most=4096):
     part = strided(tensor, most).cpu().contiguous()
     if part.is_complex():
         part = torch.view_as_real(part)
-    told = repr((tuple(tensor.shape), str(tensor.dtype))).encode()
+    head = repr((tuple(tensor.shape), str(tensor.dtype))).encode()
     raw = bytes(part.view(torch.uint8).reshape(-1).tolist()) if part.numel() else b""
-    return zlib.crc32(raw, zlib.crc32(told))
+    return zlib.crc32(raw, zlib.crc32(head))
 
 
 def row_prints(tensors, most=256, elements=64):
@@ -418,8 +418,8 @@ def row_prints(tensors, most=256, elements=64):
         rows = rows[:, :: -(-rows.shape[1] // elements) | 1].cpu().contiguous()
         raw = bytes(rows.view(torch.uint8).reshape(-1).tolist())
         width = len(raw) // len(rows)
-        told = [raw[at : at + width] for at in range(0, len(raw), width)]
-        prints = [zlib.crc32(one, past) for one, past in zip(told, prints)]
+        pieces = [raw[at : at + width] for at in range(0, len(raw), width)]
+        prints = [zlib.crc32(one, past) for one, past in zip(pieces, prints)]
     return prints
 
 
@@ -1096,13 +1096,13 @@ OBSERVATIONS = {
 
 def finding(kind, step, evidence, level=None, **numbers):
     """One finding. `numbers` are JSON values."""
-    entry, usual, told, well, do = KINDS[kind]
+    entry, usual, what, well, do = KINDS[kind]
     numbers = {
         name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in numbers.items()
     }
     return {
-        "id": entry, "kind": kind, "level": level or usual, "step": step, "what": told,
+        "id": entry, "kind": kind, "level": level or usual, "step": step, "what": what,
         "evidence": evidence, "well": well, "do": do, "numbers": numbers,
     }  # fmt: skip
 
@@ -1180,12 +1180,12 @@ class Named:
 
     def __reduce_ex__(self, protocol):
         """How to find the builtin again."""
-        told = self.original.__reduce_ex__(protocol)
-        if isinstance(told, str):  # a name in its module, where this one may stand now
+        reduced = self.original.__reduce_ex__(protocol)
+        if isinstance(reduced, str):  # a name in its module, where this one may stand now
             import pydoc
 
-            return pydoc.locate, (f"{self.original.__module__}.{told}",)
-        return told
+            return pydoc.locate, (f"{self.original.__module__}.{reduced}",)
+        return reduced
 
 
 def plain(owner, function):
@@ -1218,8 +1218,8 @@ class Observer:
             try:
                 found += check(*arguments)
             except Exception as error:
-                told = f"{check.__name__}: {type(error).__name__}: {error}"[:200]
-                self.watch.failed.setdefault(self.name, told)
+                why = f"{check.__name__}: {type(error).__name__}: {error}"[:200]
+                self.watch.failed.setdefault(self.name, why)
         return found
 
     def facts(self):
@@ -1449,8 +1449,8 @@ class Watch:
         spread = torch.distributed
         if spread.is_available() and spread.is_initialized():
             return spread.get_rank()
-        told = os.environ.get("RANK") or "0"
-        return int(told) if told.isdigit() else 0
+        text = os.environ.get("RANK") or "0"
+        return int(text) if text.isdigit() else 0
 
     def report(self):
         """What this process hands to the parent. A part that fails costs the others nothing."""
@@ -1519,10 +1519,10 @@ class DataSets(Observer):
 
     def sets(self):
         """(name, data set, loader) of each data set that may be looked at, training first."""
-        held = list(self.watch.parts["batches"].loaders.values())
-        held.sort(key=lambda one: not one.trained)
+        loaders = list(self.watch.parts["batches"].loaders.values())
+        loaders.sort(key=lambda one: not one.trained)
         found, known = [], set()
-        for one in held:
+        for one in loaders:
             data = one.dataset()
             if data is None or one.iterable or id(data) in known:
                 continue
@@ -1582,10 +1582,10 @@ def not_looked(why):
 def memory():
     """(bytes of memory that are this process's own, bytes that are free), of what Linux tells."""
     with open("/proc/self/statm", encoding="ascii") as handle:
-        _, held, shared = map(int, handle.read().split()[:3])
+        _, resident, shared = map(int, handle.read().split()[:3])
     with open("/proc/meminfo", encoding="ascii") as handle:
-        told = dict(line.split(":") for line in handle)
-    free = int(told["MemAvailable"].split()[0]) * 1024
+        lines = dict(line.split(":") for line in handle)
+    free = int(lines["MemAvailable"].split()[0]) * 1024
     try:
         numbers = []
         for name in ("memory.max", "memory.current"):
@@ -1594,7 +1594,7 @@ def memory():
         free = min(free, numbers[0] - numbers[1])
     except (OSError, ValueError):
         pass
-    return (held - shared) * os.sysconf("SC_PAGE_SIZE"), free
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE"), free
 
 
 def fork(watch):
@@ -1623,22 +1623,22 @@ def keep(path, sets, watch):
     child = fork(watch)
     if not child:
         try:
-            told = json.dumps(read_only(sets), default=str)
+            reply = json.dumps(read_only(sets), default=str)
         except BaseException as error:
-            told = json.dumps([not_looked(f"{type(error).__name__} came up")])
+            reply = json.dumps([not_looked(f"{type(error).__name__} came up")])
         with os.fdopen(outlet, "w") as stream:
-            stream.write(told)
+            stream.write(reply)
         os._exit(0)
     os.close(outlet)
-    until, told = time.monotonic() + MOST_SECONDS + MOST_WAITING, b""
+    until, reply = time.monotonic() + MOST_SECONDS + MOST_WAITING, b""
     while select.select([inlet], [], [], max(0.0, until - time.monotonic()))[0]:
         part = os.read(inlet, 1 << 16)
         if not part:
             break
-        told += part
+        reply += part
     os.kill(child, signal.SIGKILL)
     try:
-        facts = json.loads(told)
+        facts = json.loads(reply)
     except ValueError:
         facts = [not_looked("the process that did it ended early")]
     with open(path + ".part", "w", encoding="utf-8") as handle:
@@ -1722,33 +1722,33 @@ class Sampled:
             fields = list(fields_of(sample))[:24]
             block = min(BLOCKS - 1, BLOCKS * place // max(self.length, 1))
             hashes = [self.add(name, value, place, block, salt) for name, value in fields]
-            wide = tuple(told for told, big in hashes if big)
+            wide = tuple(hashed for hashed, big in hashes if big)
             if wide:
-                rest = tuple(told for told, big in hashes if not big)
+                rest = tuple(hashed for hashed, big in hashes if not big)
                 self.labels.setdefault(hash(wide), set()).add(hash(rest))
                 self.with_input += 1
             if not place:
                 again = [digest(value, salt) for _, value in list(fields_of(self.data[0]))[:24]]
-                self.random = again != [told for told, _ in hashes]
+                self.random = again != [hashed for hashed, _ in hashes]
 
     def add(self, name, value, place, block, salt):
         """One field of a sample -> (its hash, whether it is large enough to be an input)."""
         import torch
 
         leaf = self.leaves.setdefault(name, Leaf())
-        told = digest(value, salt)
-        leaf.hashes[told] = leaf.hashes.get(told, 0) + 1
+        hashed = digest(value, salt)
+        leaf.hashes[hashed] = leaf.hashes.get(hashed, 0) + 1
         if not isinstance(value, torch.Tensor):
             leaf.kind, leaf.size = type(value).__name__, len(value)
-            return told, len(value) >= 16
+            return hashed, len(value) >= 16
         leaf.kind = str(value.dtype).replace("torch.", "")
         leaf.shapes[tuple(value.shape)] += 1
         leaf.size = max(leaf.size, value.numel())
         if not value.numel():
-            return told, False
+            return hashed, False
         if value.is_floating_point() and not bool(value.isfinite().all()):
             leaf.bad += 1
-            return told, value.numel() >= 4
+            return hashed, value.numel() >= 4
         numbers = value.double() if not value.is_complex() else value.abs().double()
         leaf.low = min(leaf.low, float(numbers.min()))
         leaf.high = max(leaf.high, float(numbers.max()))
@@ -1758,13 +1758,13 @@ class Sampled:
         wide = value.dim() and value.shape[-1] <= COLUMNS and value.is_floating_point()
         if wide:
             rows = numbers.reshape(-1, value.shape[-1])
-            held = leaf.blocks[block]
+            before = leaf.blocks[block]
             sums = [len(rows), rows.sum(0), rows.pow(2).sum(0)]
-            if held is None:
+            if before is None:
                 leaf.blocks[block] = sums
-            elif held[1].shape == sums[1].shape:
-                leaf.blocks[block] = [one + two for one, two in zip(held, sums)]
-        return told, value.numel() >= 4
+            elif before[1].shape == sums[1].shape:
+                leaf.blocks[block] = [one + two for one, two in zip(before, sums)]
+        return hashed, value.numel() >= 4
 
 
 def spread(length, most):
@@ -1812,21 +1812,21 @@ def fields_of(sample):
 
 def digest(value, salt):
     """A salted hash of a tensor, a text or bytes."""
-    told = hashlib.blake2b(key=salt, digest_size=8)
+    hasher = hashlib.blake2b(key=salt, digest_size=8)
     if isinstance(value, str):
-        told.update(value.encode("utf-8", "replace"))
+        hasher.update(value.encode("utf-8", "replace"))
     elif isinstance(value, bytes):
-        told.update(value)
+        hasher.update(value)
     else:
         import torch
 
-        told.update(repr((tuple(value.shape), str(value.dtype))).encode())
+        hasher.update(repr((tuple(value.shape), str(value.dtype))).encode())
         flat = value.contiguous().reshape(-1)
         if flat.numel():
             flat = torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
             raw = flat.view(torch.uint8)
-            told.update(raw.numpy().tobytes() if "numpy" in sys.modules else bytes(raw.tolist()))
-    return told.digest()
+            hasher.update(raw.numpy().tobytes() if "numpy" in sys.modules else bytes(raw.tolist()))
+    return hasher.digest()
 
 
 def facts_of(sets):
@@ -1841,8 +1841,8 @@ def facts_of(sets):
             one.look(MOST_SAMPLES // len(sets), room, salt)
             looked.append(one)
         except Exception as error:
-            told = type(error).__name__  # its text may hold a sample
-            found.append(fact(f"data/{name} set", f"the {name} set couldn't be read ({told})"))
+            why = type(error).__name__  # its text may hold a sample
+            found.append(fact(f"data/{name} set", f"the {name} set couldn't be read ({why})"))
     for one in looked:
         found += of_one(one, looked[0])
     # With several training sets, as the folds of a cross-validation have, which one it is for isn't
@@ -1857,10 +1857,10 @@ def facts_of(sets):
 def of_one(one, train):
     """Facts of one data set. Of one like the training set, only what differs is told."""
     text = f"{one.name} set: {count_of(one.length, 'sample')}, {one.looked} looked at"
-    told = [described(name, leaf) for name, leaf in one.leaves.items()]
+    fields = [described(name, leaf) for name, leaf in one.leaves.items()]
     if one is train:
-        text += ": " + ", ".join(told[:6])
-    found = [fact(f"data/{one.name} set", text, length=one.length, fields=told)]
+        text += ": " + ", ".join(fields[:6])
+    found = [fact(f"data/{one.name} set", text, length=one.length, fields=fields)]
     repeats = one.with_input - len(one.labels)
     if one.looked >= 20 and len(one.labels) > 1 and not one.random and repeats >= 3:
         text = f"{share(repeats / one.looked)} of the {one.name} samples equal another one's inputs"
@@ -1881,7 +1881,7 @@ def of_one(one, train):
                     bad=leaf.bad,
                 )
             )
-    columns = [told for name, leaf in one.leaves.items() for told in of_columns(one, name, leaf)]
+    columns = [text for name, leaf in one.leaves.items() for text in of_columns(one, name, leaf)]
     return found + columns[:1] + of_labels(one)
 
 
@@ -2146,14 +2146,14 @@ class Activations(Observer):
         rest = [d for d in range(result.dim()) if d != units]
         alive = (result > 0).amax(dim=rest)
         key = (id(top), place)
-        held = self.alive.get(key)
-        if held is None or held[0].shape != alive.shape:
+        seen = self.alive.get(key)
+        if seen is None or seen[0].shape != alive.shape:
             if len(self.alive) < 200:
                 self.alive[key] = [alive, result.numel() // result.shape[units], 1]
         else:
-            held[0] |= alive
-            held[1] += result.numel() // result.shape[units]
-            held[2] += 1
+            seen[0] |= alive
+            seen[1] += result.numel() // result.shape[units]
+            seen[2] += 1
 
     def after_attention(self, token, result, args, kwargs):
         """F.scaled_dot_product_attention(query, key): the largest score of one head."""
@@ -2452,12 +2452,12 @@ class Batches(Observer):
     def new_epoch(self, iterator, loader):
         """Start the list of an epoch."""
         key = (id(loader.dataset), loader.batch_size, loader.num_workers)
-        held = self.loaders.get(key)
-        if held is None:
-            held = self.loaders[key] = Loader(loader)
-        self.of_iterator[iterator] = held
-        held.epochs.append([])
-        held.inputs.append([])
+        own = self.loaders.get(key)
+        if own is None:
+            own = self.loaders[key] = Loader(loader)
+        self.of_iterator[iterator] = own
+        own.epochs.append([])
+        own.inputs.append([])
 
     def before_next(self, args, kwargs):
         """Start the clock."""
@@ -2466,56 +2466,56 @@ class Batches(Observer):
     def after_next(self, token, result, args, kwargs):
         """Look at a batch."""
         wait = time.perf_counter() - token
-        held = self.of_iterator.get(args[0])
-        if held is None:
+        loader = self.of_iterator.get(args[0])
+        if loader is None:
             return
-        self.last = held
+        self.last = loader
         self.drawn += 1
         self.watch.parts["time and memory"].newly_waited += wait
-        if not held.epochs[-1]:
-            held.firsts.append(wait)
+        if not loader.epochs[-1]:
+            loader.firsts.append(wait)
         elif self.watch.step:  # as the clock of the steps, which begins after the first one
-            held.waits.append(wait)
+            loader.waits.append(wait)
         found = list(leaves(result))[:16]
         prints = [fingerprint(tensor) for _, tensor in found]
-        held.epochs[-1].append(hash(tuple(prints)))
+        loader.epochs[-1].append(hash(tuple(prints)))
         wide = [p for p, (_, t) in zip(prints, found) if t.is_floating_point() and t.dim() >= 2]
         rest = [
             p for p, (_, t) in zip(prints, found) if not (t.is_floating_point() and t.dim() >= 2)
         ]
-        held.inputs[-1].append((tuple(wide), tuple(rest)))
+        loader.inputs[-1].append((tuple(wide), tuple(rest)))
         if not isinstance(result, (dict, list, tuple)) and not hasattr(result, "keys"):
             import torch
 
-            held.plain = isinstance(result, torch.Tensor) or hasattr(result, "pin_memory")
+            loader.plain = isinstance(result, torch.Tensor) or hasattr(result, "pin_memory")
         if self.is_first_pass and self.watch.parts["ranks"].size() > 1:
             self.last_rows = row_prints([tensor for _, tensor in found])
-        held.rows = held.rows or next((len(t) for _, t in found if t.dim()), 0)
-        self.labels_in(held, found)
-        self.rows_in(held, dict(found))
-        self.spread_in(held, found)
-        self.images_in(held, found)
+        loader.rows = loader.rows or next((len(t) for _, t in found if t.dim()), 0)
+        self.labels_in(loader, found)
+        self.rows_in(loader, dict(found))
+        self.spread_in(loader, found)
+        self.images_in(loader, found)
         self.last_tokens = None
         self.tokens_in(dict(found))
 
-    def spread_in(self, held, found):
+    def spread_in(self, loader, found):
         """Mean and deviation of the first floating input with rows."""
         for name, tensor in found:
             if tensor.is_floating_point() and tensor.dim() >= 2 and tensor.numel() >= 64:
-                rows = held.spreads.setdefault((name, tuple(tensor.shape[1:])), [])
+                rows = loader.spreads.setdefault((name, tuple(tensor.shape[1:])), [])
                 if len(rows) < 16:
                     part = strided(tensor, 4096).float()
                     rows.append((float(part.mean()), float(part.std())))
                 return
 
-    def labels_in(self, held, found):
+    def labels_in(self, loader, found):
         """The labels of a batch: its last whole numbers, where the inputs aren't tokens too."""
         whole = [t for _, t in found if not t.is_floating_point() and not t.is_complex()]
         inputs = [t for _, t in found if t.is_floating_point() and t.dim() >= 2]
-        if whole and inputs and whole[-1].numel() >= 4 and len(held.labels) < 64:
-            held.labels.append(shares_in(whole[-1]))
+        if whole and inputs and whole[-1].numel() >= 4 and len(loader.labels) < 64:
+            loader.labels.append(shares_in(whole[-1]))
 
-    def rows_in(self, held, named):
+    def rows_in(self, loader, named):
         """Rows of tokens and of labels: by their names, else the first and the last."""
         whole = {
             name: t
@@ -2528,7 +2528,7 @@ class Batches(Observer):
         if tokens is None and len(whole) >= 2:
             tokens, labels = list(whole.values())[0], list(whole.values())[-1]
         if tokens is not None and labels is not None and tokens.shape == labels.shape:
-            held.token_rows.add(tokens, labels)
+            loader.token_rows.add(tokens, labels)
 
     def rows(self):
         """The rows of a batch that trains; 0 where no loader gave one."""
@@ -2538,35 +2538,35 @@ class Batches(Observer):
     def facts(self):
         """The loaders, repeats, and whether batches lie in the order of their labels."""
         found = []
-        for held in self.training()[:2]:
-            seen = sum(map(len, held.epochs))
-            order = "shuffled" if held.shuffles else f"by {held.sampler}"
-            order = "a stream" if held.iterable else order
-            length = f"{held.length:,} batches an epoch" if held.length else "length unknown"
+        for loader in self.training()[:2]:
+            seen = sum(map(len, loader.epochs))
+            order = "shuffled" if loader.shuffles else f"by {loader.sampler}"
+            order = "a stream" if loader.iterable else order
+            length = f"{loader.length:,} batches an epoch" if loader.length else "length unknown"
             text = (
-                f"training loader: {length}, {order}, {held.workers} workers; {seen} batches seen"
+                f"training loader: {length}, {order}, {loader.workers} workers; {seen} batches seen"
             )
             found.append(
                 fact(
                     "data/loader",
                     text,
-                    length=held.length,
-                    rows=held.rows,
-                    shuffled=held.shuffles,
-                    workers=held.workers,
+                    length=loader.length,
+                    rows=loader.rows,
+                    shuffled=loader.shuffles,
+                    workers=loader.workers,
                 )
             )
-            within = [len(epoch) - len(set(epoch)) for epoch in held.epochs]
+            within = [len(epoch) - len(set(epoch)) for epoch in loader.epochs]
             if sum(within):
                 text = f"{sum(within)} of {seen} training batches came twice within an epoch"
                 found.append(fact("data/repeated batches", text, "none", repeats=sum(within)))
-            found += self.of_neighbours(held)
-            found += held.token_rows.facts("training", self.watch.final)
+            found += self.of_neighbours(loader)
+            found += loader.token_rows.facts("training", self.watch.final)
         return found
 
-    def of_neighbours(self, held):
+    def of_neighbours(self, loader):
         """Whether batches that follow each other have more alike labels than others."""
-        labels = [one for one in held.labels if one]
+        labels = [one for one in loader.labels if one]
         if len(labels) < 8:
             return []
         near = [distance(a, b) for a, b in zip(labels, labels[1:])]
@@ -2607,15 +2607,15 @@ class Batches(Observer):
                         ]
         return []
 
-    def images_in(self, held, found):
+    def images_in(self, loader, found):
         """The range of image-like inputs."""
         for _, tensor in found:
             shape = tensor.shape
             small = tensor.dim() == 4 and tensor.is_floating_point() and min(shape[2:]) >= 8
-            if small and shape[1] in (1, 3) and len(held.images) < 30:
+            if small and shape[1] in (1, 3) and len(loader.images) < 30:
                 part = strided(tensor, 4096).float()
                 whole = bool((part == part.round()).all())
-                held.images.append(
+                loader.images.append(
                     (float(part.min()), float(part.max()), float(part.mean()), whole, shape[1])
                 )
                 return
@@ -2686,11 +2686,11 @@ class Batches(Observer):
 
     def most_epochs(self):
         """How many epochs the training loader began."""
-        return max([len(held.epochs) for held in self.training()] or [0])
+        return max([len(loader.epochs) for loader in self.training()] or [0])
 
     def training(self):
         """The loaders whose batches were trained on."""
-        return [held for held in self.loaders.values() if held.trained]
+        return [loader for loader in self.loaders.values() if loader.trained]
 
     def told(self):
         """What the parent compares between ranks."""
@@ -2708,9 +2708,9 @@ class Batches(Observer):
     def findings(self):
         """What the batches showed."""
         found, step = [], self.watch.step
-        for held in self.training():
-            found += self.of_order(held, step) + self.of_images(held, step)
-            if held.pinned and not held.plain:
+        for loader in self.training():
+            found += self.of_order(loader, step) + self.of_images(loader, step)
+            if loader.pinned and not loader.plain:
                 found.append(
                     finding(
                         "pinning has no effect",
@@ -2719,9 +2719,9 @@ class Batches(Observer):
                         "without pin_memory()",
                     )
                 )
-        for held in self.loaders.values():
-            epochs = [inputs for inputs in held.inputs if len(inputs) >= 2]
-            if not held.trained and held.sampler == "SequentialSampler" and len(epochs) >= 2:
+        for loader in self.loaders.values():
+            epochs = [inputs for inputs in loader.inputs if len(inputs) >= 2]
+            if not loader.trained and loader.sampler == "SequentialSampler" and len(epochs) >= 2:
                 pairs = [
                     (a, b)
                     for one, two in zip(epochs, epochs[1:])
@@ -2757,21 +2757,21 @@ class Batches(Observer):
                 )
         return found
 
-    def of_order(self, held, step):
+    def of_order(self, loader, step):
         """Epochs in the same order, and batches that come several times."""
-        epochs = [epoch for epoch in held.epochs if epoch]
-        if held.iterable and held.workers >= 2 and epochs:
-            first = epochs[0][: len(epochs[0]) // held.workers * held.workers]
-            groups = [first[i : i + held.workers] for i in range(0, len(first), held.workers)]
+        epochs = [epoch for epoch in loader.epochs if epoch]
+        if loader.iterable and loader.workers >= 2 and epochs:
+            first = epochs[0][: len(epochs[0]) // loader.workers * loader.workers]
+            groups = [first[i : i + loader.workers] for i in range(0, len(first), loader.workers)]
             alike = all(len(set(group)) == 1 for group in groups)
             if alike and len({group[0] for group in groups}) >= 3:
                 return [
                     finding(
                         "workers repeat the stream",
                         step,
-                        f"with {held.workers} workers each batch came {held.workers} times in a "
-                        "row",
-                        workers=held.workers,
+                        f"with {loader.workers} workers each batch came {loader.workers} times in "
+                        "a row",
+                        workers=loader.workers,
                     )
                 ]
         pairs = [
@@ -2782,35 +2782,35 @@ class Batches(Observer):
         same = [pair for pair in pairs if pair[0][: len(pair[1])] == pair[1][: len(pair[0])]]
         if not same or len(same) < len(pairs):
             return []
-        told = (
+        text = (
             f"{len(same) + 1} epochs of {len(same[0][0])} batches had the same batches in the same "
             "order"
         )
-        if "Distributed" in held.sampler and held.shuffles:
-            return [finding("set_epoch missing", step, told, epochs=len(same) + 1)]
-        if held.shuffles:
+        if "Distributed" in loader.sampler and loader.shuffles:
+            return [finding("set_epoch missing", step, text, epochs=len(same) + 1)]
+        if loader.shuffles:
             return [
                 finding(
                     "same order each epoch",
                     step,
-                    told + ", from a shuffling sampler",
+                    text + ", from a shuffling sampler",
                     level="wrong",
                     epochs=len(same) + 1,
                 )
             ]
         return [
             finding(
-                "same order each epoch", step, told + ", without shuffling", epochs=len(same) + 1
+                "same order each epoch", step, text + ", without shuffling", epochs=len(same) + 1
             )
         ]
 
-    def of_images(self, held, step):
+    def of_images(self, loader, step):
         """Images from 0 to 255, or unlike what pretrained weights were trained on."""
-        if len(held.images) < 3:
+        if len(loader.images) < 3:
             return []
-        low = min(image[0] for image in held.images)
-        high = max(image[1] for image in held.images)
-        mean = sum(image[2] for image in held.images) / len(held.images)
+        low = min(image[0] for image in loader.images)
+        high = max(image[1] for image in loader.images)
+        mean = sum(image[2] for image in loader.images) / len(loader.images)
         if low >= 0 and high > 100:
             return [
                 finding(
@@ -2822,7 +2822,7 @@ class Batches(Observer):
                 )
             ]
         pretrained = self.watch.parts["checkpoints"].pretrained
-        colour = all(image[4] == 3 for image in held.images)
+        colour = all(image[4] == 3 for image in loader.images)
         if low >= 0 and high <= 1 and pretrained and colour and mean > 0.1:
             return [
                 finding(
@@ -2984,10 +2984,10 @@ class Copies(Observer):
         """How far copies follow, and whose weights were evaluated."""
         found, planned = [], self.watch.parts["settings"].planned()
         for copy in self.copies[:3]:
-            told = self.half_life(copy)
-            if told is None:
+            life = self.half_life(copy)
+            if life is None:
                 continue
-            way, half = told
+            way, half = life
             module = copy.ref()
             ran = self.evaluated.get(id(module), 0)
             ran += sum(self.evaluated.get(id(m), 0) for m in module._modules.values() if m)
@@ -3022,8 +3022,8 @@ UNFINISHED = (".tmp", ".part", ".temp", ".partial")
 def path_of(target):
     """The absolute path that torch.save or torch.load was given, or an empty text."""
     if isinstance(target, (str, os.PathLike)):
-        told = os.fspath(target)
-        return os.path.abspath(told) if isinstance(told, str) else ""
+        path = os.fspath(target)
+        return os.path.abspath(path) if isinstance(path, str) else ""
     return ""
 
 
@@ -3045,10 +3045,10 @@ def numbered(path):
 
 def beside(path):
     """The numbers of the checkpoints beside one, with the time when each was written."""
-    told = numbered(path)
-    if told is None:
+    own = numbered(path)
+    if own is None:
         return []
-    folder, pattern, _ = told
+    folder, pattern, _ = own
     found = []
     try:
         for name in os.listdir(folder)[:2000]:
@@ -3383,12 +3383,12 @@ class Checkpoints(Observer):
     def before_save(self, args, kwargs):
         """What lay beside the file before."""
         path = path_of(args[1] if len(args) > 1 else kwargs.get("f"))
-        told = numbered(path) if path else None
-        if told is None or self.lower or self.loaded_model:
+        saved = numbered(path) if path else None
+        if saved is None or self.lower or self.loaded_model:
             return
-        higher = [numbers for numbers, _ in beside(path) if numbers > told[2]]
+        higher = [numbers for numbers, _ in beside(path) if numbers > saved[2]]
         if higher and self.watch.step:
-            self.lower = (self.watch.step, told[2], max(higher), path)
+            self.lower = (self.watch.step, saved[2], max(higher), path)
 
     def after_save(self, token, result, args, kwargs):
         """torch.save(obj, f)."""
@@ -3408,15 +3408,15 @@ class Checkpoints(Observer):
         self.read.append((self.watch.step, parts_of(result)))
         self.note_settings(args[0] if args else kwargs.get("f"), result)
         path = path_of(args[0] if args else kwargs.get("f"))
-        told = numbered(path) if path else None
-        if told is None:
+        loaded = numbered(path) if path else None
+        if loaded is None:
             return
-        self.opened.append(told)
+        self.opened.append(loaded)
         times = dict((tuple(numbers), when) for numbers, when in beside(path))
-        mine = times.get(tuple(told[2]), 0)
-        newer = [list(n) for n, when in times.items() if list(n) > told[2] and when >= mine]
+        mine = times.get(tuple(loaded[2]), 0)
+        newer = [list(n) for n, when in times.items() if list(n) > loaded[2] and when >= mine]
         if newer and self.older is None:
-            self.older = (path, told, max(newer), self.watch.step)
+            self.older = (path, loaded, max(newer), self.watch.step)
 
     def note_settings(self, target, thing):
         """Keep the settings of the run that wrote a checkpoint, where it holds them."""
@@ -3424,10 +3424,10 @@ class Checkpoints(Observer):
         if not path or not isinstance(thing, dict):
             return
         for key in SETTINGS:
-            held = thing.get(key)
-            held = held if isinstance(held, dict) else getattr(held, "__dict__", None)
-            if held and len(self.settings) < 8:
-                self.settings.append((path, flat(held)))
+            own = thing.get(key)
+            own = own if isinstance(own, dict) else getattr(own, "__dict__", None)
+            if own and len(self.settings) < 8:
+                self.settings.append((path, flat(own)))
 
     def after_model(self, token, result, args, kwargs):
         """Module.load_state_dict(state_dict, strict=True)."""
@@ -3516,8 +3516,8 @@ class Checkpoints(Observer):
             found.append(fact("saved/weights", text, usual, trained=mine, saved=named, equal=equal))
         read = [parts for _, parts in self.read if parts]
         if read:
-            held = ", ".join(sorted(set().union(*read)))
-            text = f"loaded before or between the steps: {held}"
+            listed = ", ".join(sorted(set().union(*read)))
+            text = f"loaded before or between the steps: {listed}"
             text += f"; optimizers {self.loaded_optimizer}, schedulers {self.loaded_scheduler}"
             found.append(
                 fact(
@@ -3556,8 +3556,8 @@ class Checkpoints(Observer):
                 )
             )
         start = [parts for when, parts in self.read if when == 0]
-        held = any("optimizer" in parts for parts in start)
-        if held and step and self.loaded_model and not self.loaded_optimizer:
+        has_state = any("optimizer" in parts for parts in start)
+        if has_state and step and self.loaded_model and not self.loaded_optimizer:
             found.append(
                 finding(
                     "optimizer not restored",
@@ -3595,15 +3595,15 @@ class Checkpoints(Observer):
         """Which files were chosen, written and deleted."""
         found = []
         if self.older and self.loaded_model:
-            path, told, newer, when = self.older
-            if not any(one[:2] == told[:2] and one[2] >= newer for one in self.opened):
+            path, loaded, newer, when = self.older
+            if not any(one[:2] == loaded[:2] and one[2] >= newer for one in self.opened):
                 found.append(
                     finding(
                         "older checkpoint",
                         when + 1,
                         f"{os.path.basename(path)} was loaded; a newer one beside it has "
-                        f"{newer[-1]} in place of {told[2][-1]}",
-                        loaded=told[2][-1],
+                        f"{newer[-1]} in place of {loaded[2][-1]}",
+                        loaded=loaded[2][-1],
                         newest=newer[-1],
                     )
                 )
@@ -3636,9 +3636,9 @@ class Checkpoints(Observer):
         """Numbered checkpoints of this run of which the newest is gone."""
         groups = {}
         for when, path in self.written:
-            told = numbered(path)
-            if told and when and not path.endswith(UNFINISHED):
-                groups.setdefault(told[:2], []).append((told[2], path))
+            found = numbered(path)
+            if found and when and not path.endswith(UNFINISHED):
+                groups.setdefault(found[:2], []).append((found[2], path))
         for saves in groups.values():
             saves.sort()
             there = [numbers for numbers, path in saves if os.path.exists(path)]
@@ -4073,9 +4073,9 @@ class Inputs(Observer):
         if part is None or not bool(part.isfinite().all()):
             return
         kind = str(given.dtype).replace("torch.", "")
-        told = [float(f(part)) for f in (torch.min, torch.max, torch.mean)]
-        told.append(float(part.std(unbiased=False)))
-        self.calls.append((type(module).__name__, kind, tuple(given.shape), *told))
+        numbers = [float(f(part)) for f in (torch.min, torch.max, torch.mean)]
+        numbers.append(float(part.std(unbiased=False)))
+        self.calls.append((type(module).__name__, kind, tuple(given.shape), *numbers))
 
     def rows(self):
         """The rows of a call."""
@@ -4110,13 +4110,13 @@ def state_of(generator):
     """A hash of a generator's state, or None for anything else. The state isn't changed."""
     kind = type(generator).__module__ + "." + type(generator).__name__
     if kind == "random.Random":
-        told = repr(generator.getstate())
+        text = repr(generator.getstate())
     elif kind == "torch._C.Generator" or kind == "torch.Generator":
-        told = repr(generator.get_state().tolist())
+        text = repr(generator.get_state().tolist())
     elif kind.startswith("numpy.random") and hasattr(generator, "bit_generator"):
-        told = repr(generator.bit_generator.state)
+        text = repr(generator.bit_generator.state)
     elif kind.startswith("numpy.random") and hasattr(generator, "get_state"):
-        told = repr(
+        text = repr(
             [
                 part if isinstance(part, (int, float, str)) else part.tolist()
                 for part in generator.get_state()
@@ -4124,7 +4124,7 @@ def state_of(generator):
         )
     else:
         return None
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def generators(dataset):
@@ -4223,10 +4223,10 @@ LN2 = math.log(2)
 
 def shape_of(node, place=0):
     """The shape of one output of a node of the graph, or None."""
-    told = getattr(node, "_input_metadata", None)
-    if not told or place >= len(told):
+    metadata = getattr(node, "_input_metadata", None)
+    if not metadata or place >= len(metadata):
         return None
-    return tuple(told[place].shape)
+    return tuple(metadata[place].shape)
 
 
 def is_leaf(node):
@@ -4757,7 +4757,7 @@ class CardCounters:
         """Write what is known, whole, where it differs from what was written."""
         calls = list(self.watch.parts["inputs"].calls)
         shapes = [list(call[2]) for call in calls]
-        told = {
+        record = {
             "rank": self.watch.rank(),
             "pid": os.getpid(),
             "steps": self.watch.step,
@@ -4773,7 +4773,7 @@ class CardCounters:
             "evaluated": any(self.watch.parts["modes"].steps),
             "model": self.model,
         }
-        text = json.dumps(told, default=str)
+        text = json.dumps(record, default=str)
         if text == self.written:
             return
         path = os.path.join(self.watch.folder, f"memory-{os.getpid()}.json")
@@ -4797,9 +4797,9 @@ def count_numbers(shape):
 def described_card(torch, card):
     """The card by number, name, bytes, and its id where torch knows it."""
     found = torch.cuda.get_device_properties(card)
-    told = {"index": card, "name": str(found.name), "total": int(found.total_memory)}
+    row = {"index": card, "name": str(found.name), "total": int(found.total_memory)}
     uuid = getattr(found, "uuid", None)
-    return {**told, "uuid": str(uuid)} if uuid else told
+    return {**row, "uuid": str(uuid)} if uuid else row
 
 
 def described_model(watch):
@@ -4823,7 +4823,7 @@ def described_model(watch):
     optimizer = next((one for one in optimizers if one is not None), None)
     stage = getattr(outer, "zero_optimization_stage", None)  # DeepSpeed's
     stage = stage() if callable(stage) else 0
-    told = {
+    row = {
         "class": type(bare).__name__,
         "weights": sum(kinds.values()),
         "trained": sum(p.numel() for p in outer.parameters() if p.requires_grad),
@@ -4842,7 +4842,7 @@ def described_model(watch):
         "world": watch.parts["ranks"].size(),
         "accumulated": int(watch.parts["settings"].accumulated()),
     }
-    return {**told, **described_config(bare)}
+    return {**row, **described_config(bare)}
 
 
 def described_config(model):
@@ -4854,24 +4854,24 @@ def described_config(model):
     fields = plain_fields(to_dict())
     text = json.dumps(fields)
     chosen = getattr(config, "_attn_implementation", None)
-    told = {"config": fields} if len(text) <= MOST_CONFIG else {}
+    row = {"config": fields} if len(text) <= MOST_CONFIG else {}
     name = getattr(config, "_name_or_path", None)
-    return {**told, "attention": str(chosen or ""), "name": str(name or "")[:200]}
+    return {**row, "attention": str(chosen or ""), "name": str(name or "")[:200]}
 
 
 def plain_fields(fields, depth=2):
     """The fields that are short and plain, those of parts within them too."""
-    told = {}
+    plain = {}
     for key, value in fields.items():
         if isinstance(value, dict) and depth:
-            told[str(key)] = plain_fields(value, depth - 1)
+            plain[str(key)] = plain_fields(value, depth - 1)
         elif isinstance(value, (str, int, float, bool, type(None), list, tuple)):
             try:
                 if len(json.dumps(value)) <= MOST_VALUE:
-                    told[str(key)] = value
+                    plain[str(key)] = value
             except (TypeError, ValueError):
                 continue
-    return told
+    return plain
 
 
 # ---- modes.py
@@ -5728,9 +5728,9 @@ class Ranks(Observer):
         # Who steps without an exchange, as local SGD does, has unlike weights on purpose.
         local = any(forwards and not exchanging for forwards, exchanging, _ in self.windows)
         if self.size() > 1 and self.steps in (2, 4, 8, 16, 24) and not local:
-            told = [weights_of(model) for model in self.replicas()]
-            if told:
-                self.weights[self.steps] = zlib.crc32(repr(told).encode())
+            weights = [weights_of(model) for model in self.replicas()]
+            if weights:
+                self.weights[self.steps] = zlib.crc32(repr(weights).encode())
 
     def replicas(self):
         """The models of which each rank of the program holds a copy that DDP keeps equal."""
@@ -5946,9 +5946,9 @@ class Rates(Observer):
             if not rates:
                 continue
             chosen = [rates[i] for i in sorted({0, len(rates) // 2, len(rates) - 1})]
-            told = " to ".join(dict.fromkeys(map(brief, chosen)))
+            shown = " to ".join(dict.fromkeys(map(brief, chosen)))
             text = "{}: rate {} over {}, weight decay {:g}".format(
-                held["type"], told, count_of(len(rates), "step"), held["decay"]
+                held["type"], shown, count_of(len(rates), "step"), held["decay"]
             )
             usual = ""
             for one in self.schedulers:
@@ -6073,12 +6073,12 @@ def usable_cores():
     ):
         try:
             with open(path, encoding="ascii") as handle:
-                told = handle.read().split()
+                words = handle.read().split()
             if other:
                 with open(other, encoding="ascii") as handle:
-                    told += handle.read().split()
-            if told[0].isdigit() and int(told[1]) > 0:
-                quotas.append(math.ceil(int(told[0]) / int(told[1])))
+                    words += handle.read().split()
+            if words[0].isdigit() and int(words[1]) > 0:
+                quotas.append(math.ceil(int(words[0]) / int(words[1])))
         except (OSError, ValueError, IndexError):
             continue
     return max(1, min([cores, *quotas]))
@@ -6737,11 +6737,11 @@ class Shapes(Observer):
 
     def types(self):
         """{type of outputs: kinds of layers that gave it}."""
-        told = {}
+        counts = {}
         for kind, of_kind in self.outputs.items():
             for dtype in sorted(of_kind):
-                told.setdefault(dtype, []).append(kind)
-        return told
+                counts.setdefault(dtype, []).append(kind)
+        return counts
 
     def ended(self):
         """The outermost module has ended."""
@@ -6966,8 +6966,8 @@ def attach(watch, torch):
         try:
             put_on(watch, torch)
         except Exception as error:
-            told = f"{put_on.__name__}: {type(error).__name__}: {error}"
-            sys.stderr.write(f"probe: could not attach all ({told})\n")
+            why = f"{put_on.__name__}: {type(error).__name__}: {error}"
+            sys.stderr.write(f"probe: could not attach all ({why})\n")
 
 
 def attach_losses(watch, torch):

@@ -114,14 +114,14 @@ class Activations(Observer):
         rest = [d for d in range(result.dim()) if d != units]
         alive = (result > 0).amax(dim=rest)
         key = (id(top), place)
-        held = self.alive.get(key)
-        if held is None or held[0].shape != alive.shape:
+        seen = self.alive.get(key)
+        if seen is None or seen[0].shape != alive.shape:
             if len(self.alive) < 200:
                 self.alive[key] = [alive, result.numel() // result.shape[units], 1]
         else:
-            held[0] |= alive
-            held[1] += result.numel() // result.shape[units]
-            held[2] += 1
+            seen[0] |= alive
+            seen[1] += result.numel() // result.shape[units]
+            seen[2] += 1
 
     def after_attention(self, token, result, args, kwargs):
         """F.scaled_dot_product_attention(query, key): the largest score of one head."""

@@ -98,12 +98,12 @@ class Batches(Observer):
     def new_epoch(self, iterator, loader):
         """Start the list of an epoch."""
         key = (id(loader.dataset), loader.batch_size, loader.num_workers)
-        held = self.loaders.get(key)
-        if held is None:
-            held = self.loaders[key] = Loader(loader)
-        self.of_iterator[iterator] = held
-        held.epochs.append([])
-        held.inputs.append([])
+        own = self.loaders.get(key)
+        if own is None:
+            own = self.loaders[key] = Loader(loader)
+        self.of_iterator[iterator] = own
+        own.epochs.append([])
+        own.inputs.append([])
 
     def before_next(self, args, kwargs):
         """Start the clock."""
@@ -112,56 +112,56 @@ class Batches(Observer):
     def after_next(self, token, result, args, kwargs):
         """Look at a batch."""
         wait = time.perf_counter() - token
-        held = self.of_iterator.get(args[0])
-        if held is None:
+        loader = self.of_iterator.get(args[0])
+        if loader is None:
             return
-        self.last = held
+        self.last = loader
         self.drawn += 1
         self.watch.parts["time and memory"].newly_waited += wait
-        if not held.epochs[-1]:
-            held.firsts.append(wait)
+        if not loader.epochs[-1]:
+            loader.firsts.append(wait)
         elif self.watch.step:  # as the clock of the steps, which begins after the first one
-            held.waits.append(wait)
+            loader.waits.append(wait)
         found = list(leaves(result))[:16]
         prints = [fingerprint(tensor) for _, tensor in found]
-        held.epochs[-1].append(hash(tuple(prints)))
+        loader.epochs[-1].append(hash(tuple(prints)))
         wide = [p for p, (_, t) in zip(prints, found) if t.is_floating_point() and t.dim() >= 2]
         rest = [
             p for p, (_, t) in zip(prints, found) if not (t.is_floating_point() and t.dim() >= 2)
         ]
-        held.inputs[-1].append((tuple(wide), tuple(rest)))
+        loader.inputs[-1].append((tuple(wide), tuple(rest)))
         if not isinstance(result, (dict, list, tuple)) and not hasattr(result, "keys"):
             import torch
 
-            held.plain = isinstance(result, torch.Tensor) or hasattr(result, "pin_memory")
+            loader.plain = isinstance(result, torch.Tensor) or hasattr(result, "pin_memory")
         if self.is_first_pass and self.watch.parts["ranks"].size() > 1:
             self.last_rows = row_prints([tensor for _, tensor in found])
-        held.rows = held.rows or next((len(t) for _, t in found if t.dim()), 0)
-        self.labels_in(held, found)
-        self.rows_in(held, dict(found))
-        self.spread_in(held, found)
-        self.images_in(held, found)
+        loader.rows = loader.rows or next((len(t) for _, t in found if t.dim()), 0)
+        self.labels_in(loader, found)
+        self.rows_in(loader, dict(found))
+        self.spread_in(loader, found)
+        self.images_in(loader, found)
         self.last_tokens = None
         self.tokens_in(dict(found))
 
-    def spread_in(self, held, found):
+    def spread_in(self, loader, found):
         """Mean and deviation of the first floating input with rows."""
         for name, tensor in found:
             if tensor.is_floating_point() and tensor.dim() >= 2 and tensor.numel() >= 64:
-                rows = held.spreads.setdefault((name, tuple(tensor.shape[1:])), [])
+                rows = loader.spreads.setdefault((name, tuple(tensor.shape[1:])), [])
                 if len(rows) < 16:
                     part = strided(tensor, 4096).float()
                     rows.append((float(part.mean()), float(part.std())))
                 return
 
-    def labels_in(self, held, found):
+    def labels_in(self, loader, found):
         """The labels of a batch: its last whole numbers, where the inputs aren't tokens too."""
         whole = [t for _, t in found if not t.is_floating_point() and not t.is_complex()]
         inputs = [t for _, t in found if t.is_floating_point() and t.dim() >= 2]
-        if whole and inputs and whole[-1].numel() >= 4 and len(held.labels) < 64:
-            held.labels.append(shares_in(whole[-1]))
+        if whole and inputs and whole[-1].numel() >= 4 and len(loader.labels) < 64:
+            loader.labels.append(shares_in(whole[-1]))
 
-    def rows_in(self, held, named):
+    def rows_in(self, loader, named):
         """Rows of tokens and of labels: by their names, else the first and the last."""
         whole = {
             name: t
@@ -174,7 +174,7 @@ class Batches(Observer):
         if tokens is None and len(whole) >= 2:
             tokens, labels = list(whole.values())[0], list(whole.values())[-1]
         if tokens is not None and labels is not None and tokens.shape == labels.shape:
-            held.token_rows.add(tokens, labels)
+            loader.token_rows.add(tokens, labels)
 
     def rows(self):
         """The rows of a batch that trains; 0 where no loader gave one."""
@@ -184,35 +184,35 @@ class Batches(Observer):
     def facts(self):
         """The loaders, repeats, and whether batches lie in the order of their labels."""
         found = []
-        for held in self.training()[:2]:
-            seen = sum(map(len, held.epochs))
-            order = "shuffled" if held.shuffles else f"by {held.sampler}"
-            order = "a stream" if held.iterable else order
-            length = f"{held.length:,} batches an epoch" if held.length else "length unknown"
+        for loader in self.training()[:2]:
+            seen = sum(map(len, loader.epochs))
+            order = "shuffled" if loader.shuffles else f"by {loader.sampler}"
+            order = "a stream" if loader.iterable else order
+            length = f"{loader.length:,} batches an epoch" if loader.length else "length unknown"
             text = (
-                f"training loader: {length}, {order}, {held.workers} workers; {seen} batches seen"
+                f"training loader: {length}, {order}, {loader.workers} workers; {seen} batches seen"
             )
             found.append(
                 fact(
                     "data/loader",
                     text,
-                    length=held.length,
-                    rows=held.rows,
-                    shuffled=held.shuffles,
-                    workers=held.workers,
+                    length=loader.length,
+                    rows=loader.rows,
+                    shuffled=loader.shuffles,
+                    workers=loader.workers,
                 )
             )
-            within = [len(epoch) - len(set(epoch)) for epoch in held.epochs]
+            within = [len(epoch) - len(set(epoch)) for epoch in loader.epochs]
             if sum(within):
                 text = f"{sum(within)} of {seen} training batches came twice within an epoch"
                 found.append(fact("data/repeated batches", text, "none", repeats=sum(within)))
-            found += self.of_neighbours(held)
-            found += held.token_rows.facts("training", self.watch.final)
+            found += self.of_neighbours(loader)
+            found += loader.token_rows.facts("training", self.watch.final)
         return found
 
-    def of_neighbours(self, held):
+    def of_neighbours(self, loader):
         """Whether batches that follow each other have more alike labels than others."""
-        labels = [one for one in held.labels if one]
+        labels = [one for one in loader.labels if one]
         if len(labels) < 8:
             return []
         near = [distance(a, b) for a, b in zip(labels, labels[1:])]
@@ -253,15 +253,15 @@ class Batches(Observer):
                         ]
         return []
 
-    def images_in(self, held, found):
+    def images_in(self, loader, found):
         """The range of image-like inputs."""
         for _, tensor in found:
             shape = tensor.shape
             small = tensor.dim() == 4 and tensor.is_floating_point() and min(shape[2:]) >= 8
-            if small and shape[1] in (1, 3) and len(held.images) < 30:
+            if small and shape[1] in (1, 3) and len(loader.images) < 30:
                 part = strided(tensor, 4096).float()
                 whole = bool((part == part.round()).all())
-                held.images.append(
+                loader.images.append(
                     (float(part.min()), float(part.max()), float(part.mean()), whole, shape[1])
                 )
                 return
@@ -332,11 +332,11 @@ class Batches(Observer):
 
     def most_epochs(self):
         """How many epochs the training loader began."""
-        return max([len(held.epochs) for held in self.training()] or [0])
+        return max([len(loader.epochs) for loader in self.training()] or [0])
 
     def training(self):
         """The loaders whose batches were trained on."""
-        return [held for held in self.loaders.values() if held.trained]
+        return [loader for loader in self.loaders.values() if loader.trained]
 
     def told(self):
         """What the parent compares between ranks."""
@@ -354,9 +354,9 @@ class Batches(Observer):
     def findings(self):
         """What the batches showed."""
         found, step = [], self.watch.step
-        for held in self.training():
-            found += self.of_order(held, step) + self.of_images(held, step)
-            if held.pinned and not held.plain:
+        for loader in self.training():
+            found += self.of_order(loader, step) + self.of_images(loader, step)
+            if loader.pinned and not loader.plain:
                 found.append(
                     finding(
                         "pinning has no effect",
@@ -365,9 +365,9 @@ class Batches(Observer):
                         "without pin_memory()",
                     )
                 )
-        for held in self.loaders.values():
-            epochs = [inputs for inputs in held.inputs if len(inputs) >= 2]
-            if not held.trained and held.sampler == "SequentialSampler" and len(epochs) >= 2:
+        for loader in self.loaders.values():
+            epochs = [inputs for inputs in loader.inputs if len(inputs) >= 2]
+            if not loader.trained and loader.sampler == "SequentialSampler" and len(epochs) >= 2:
                 pairs = [
                     (a, b)
                     for one, two in zip(epochs, epochs[1:])
@@ -403,21 +403,21 @@ class Batches(Observer):
                 )
         return found
 
-    def of_order(self, held, step):
+    def of_order(self, loader, step):
         """Epochs in the same order, and batches that come several times."""
-        epochs = [epoch for epoch in held.epochs if epoch]
-        if held.iterable and held.workers >= 2 and epochs:
-            first = epochs[0][: len(epochs[0]) // held.workers * held.workers]
-            groups = [first[i : i + held.workers] for i in range(0, len(first), held.workers)]
+        epochs = [epoch for epoch in loader.epochs if epoch]
+        if loader.iterable and loader.workers >= 2 and epochs:
+            first = epochs[0][: len(epochs[0]) // loader.workers * loader.workers]
+            groups = [first[i : i + loader.workers] for i in range(0, len(first), loader.workers)]
             alike = all(len(set(group)) == 1 for group in groups)
             if alike and len({group[0] for group in groups}) >= 3:
                 return [
                     finding(
                         "workers repeat the stream",
                         step,
-                        f"with {held.workers} workers each batch came {held.workers} times in a "
-                        "row",
-                        workers=held.workers,
+                        f"with {loader.workers} workers each batch came {loader.workers} times in "
+                        "a row",
+                        workers=loader.workers,
                     )
                 ]
         pairs = [
@@ -428,35 +428,35 @@ class Batches(Observer):
         same = [pair for pair in pairs if pair[0][: len(pair[1])] == pair[1][: len(pair[0])]]
         if not same or len(same) < len(pairs):
             return []
-        told = (
+        text = (
             f"{len(same) + 1} epochs of {len(same[0][0])} batches had the same batches in the same "
             "order"
         )
-        if "Distributed" in held.sampler and held.shuffles:
-            return [finding("set_epoch missing", step, told, epochs=len(same) + 1)]
-        if held.shuffles:
+        if "Distributed" in loader.sampler and loader.shuffles:
+            return [finding("set_epoch missing", step, text, epochs=len(same) + 1)]
+        if loader.shuffles:
             return [
                 finding(
                     "same order each epoch",
                     step,
-                    told + ", from a shuffling sampler",
+                    text + ", from a shuffling sampler",
                     level="wrong",
                     epochs=len(same) + 1,
                 )
             ]
         return [
             finding(
-                "same order each epoch", step, told + ", without shuffling", epochs=len(same) + 1
+                "same order each epoch", step, text + ", without shuffling", epochs=len(same) + 1
             )
         ]
 
-    def of_images(self, held, step):
+    def of_images(self, loader, step):
         """Images from 0 to 255, or unlike what pretrained weights were trained on."""
-        if len(held.images) < 3:
+        if len(loader.images) < 3:
             return []
-        low = min(image[0] for image in held.images)
-        high = max(image[1] for image in held.images)
-        mean = sum(image[2] for image in held.images) / len(held.images)
+        low = min(image[0] for image in loader.images)
+        high = max(image[1] for image in loader.images)
+        mean = sum(image[2] for image in loader.images) / len(loader.images)
         if low >= 0 and high > 100:
             return [
                 finding(
@@ -468,7 +468,7 @@ class Batches(Observer):
                 )
             ]
         pretrained = self.watch.parts["checkpoints"].pretrained
-        colour = all(image[4] == 3 for image in held.images)
+        colour = all(image[4] == 3 for image in loader.images)
         if low >= 0 and high <= 1 and pretrained and colour and mean > 0.1:
             return [
                 finding(

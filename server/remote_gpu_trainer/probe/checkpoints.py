@@ -93,12 +93,12 @@ class Checkpoints(Observer):
     def before_save(self, args, kwargs):
         """What lay beside the file before."""
         path = path_of(args[1] if len(args) > 1 else kwargs.get("f"))
-        told = numbered(path) if path else None
-        if told is None or self.lower or self.loaded_model:
+        saved = numbered(path) if path else None
+        if saved is None or self.lower or self.loaded_model:
             return
-        higher = [numbers for numbers, _ in beside(path) if numbers > told[2]]
+        higher = [numbers for numbers, _ in beside(path) if numbers > saved[2]]
         if higher and self.watch.step:
-            self.lower = (self.watch.step, told[2], max(higher), path)
+            self.lower = (self.watch.step, saved[2], max(higher), path)
 
     def after_save(self, token, result, args, kwargs):
         """torch.save(obj, f)."""
@@ -118,15 +118,15 @@ class Checkpoints(Observer):
         self.read.append((self.watch.step, parts_of(result)))
         self.note_settings(args[0] if args else kwargs.get("f"), result)
         path = path_of(args[0] if args else kwargs.get("f"))
-        told = numbered(path) if path else None
-        if told is None:
+        loaded = numbered(path) if path else None
+        if loaded is None:
             return
-        self.opened.append(told)
+        self.opened.append(loaded)
         times = dict((tuple(numbers), when) for numbers, when in beside(path))
-        mine = times.get(tuple(told[2]), 0)
-        newer = [list(n) for n, when in times.items() if list(n) > told[2] and when >= mine]
+        mine = times.get(tuple(loaded[2]), 0)
+        newer = [list(n) for n, when in times.items() if list(n) > loaded[2] and when >= mine]
         if newer and self.older is None:
-            self.older = (path, told, max(newer), self.watch.step)
+            self.older = (path, loaded, max(newer), self.watch.step)
 
     def note_settings(self, target, thing):
         """Keep the settings of the run that wrote a checkpoint, where it holds them."""
@@ -134,10 +134,10 @@ class Checkpoints(Observer):
         if not path or not isinstance(thing, dict):
             return
         for key in SETTINGS:
-            held = thing.get(key)
-            held = held if isinstance(held, dict) else getattr(held, "__dict__", None)
-            if held and len(self.settings) < 8:
-                self.settings.append((path, flat(held)))
+            own = thing.get(key)
+            own = own if isinstance(own, dict) else getattr(own, "__dict__", None)
+            if own and len(self.settings) < 8:
+                self.settings.append((path, flat(own)))
 
     def after_model(self, token, result, args, kwargs):
         """Module.load_state_dict(state_dict, strict=True)."""
@@ -226,8 +226,8 @@ class Checkpoints(Observer):
             found.append(fact("saved/weights", text, usual, trained=mine, saved=named, equal=equal))
         read = [parts for _, parts in self.read if parts]
         if read:
-            held = ", ".join(sorted(set().union(*read)))
-            text = f"loaded before or between the steps: {held}"
+            listed = ", ".join(sorted(set().union(*read)))
+            text = f"loaded before or between the steps: {listed}"
             text += f"; optimizers {self.loaded_optimizer}, schedulers {self.loaded_scheduler}"
             found.append(
                 fact(
@@ -266,8 +266,8 @@ class Checkpoints(Observer):
                 )
             )
         start = [parts for when, parts in self.read if when == 0]
-        held = any("optimizer" in parts for parts in start)
-        if held and step and self.loaded_model and not self.loaded_optimizer:
+        has_state = any("optimizer" in parts for parts in start)
+        if has_state and step and self.loaded_model and not self.loaded_optimizer:
             found.append(
                 finding(
                     "optimizer not restored",
@@ -305,15 +305,15 @@ class Checkpoints(Observer):
         """Which files were chosen, written and deleted."""
         found = []
         if self.older and self.loaded_model:
-            path, told, newer, when = self.older
-            if not any(one[:2] == told[:2] and one[2] >= newer for one in self.opened):
+            path, loaded, newer, when = self.older
+            if not any(one[:2] == loaded[:2] and one[2] >= newer for one in self.opened):
                 found.append(
                     finding(
                         "older checkpoint",
                         when + 1,
                         f"{os.path.basename(path)} was loaded; a newer one beside it has "
-                        f"{newer[-1]} in place of {told[2][-1]}",
-                        loaded=told[2][-1],
+                        f"{newer[-1]} in place of {loaded[2][-1]}",
+                        loaded=loaded[2][-1],
                         newest=newer[-1],
                     )
                 )
@@ -346,9 +346,9 @@ class Checkpoints(Observer):
         """Numbered checkpoints of this run of which the newest is gone."""
         groups = {}
         for when, path in self.written:
-            told = numbered(path)
-            if told and when and not path.endswith(UNFINISHED):
-                groups.setdefault(told[:2], []).append((told[2], path))
+            found = numbered(path)
+            if found and when and not path.endswith(UNFINISHED):
+                groups.setdefault(found[:2], []).append((found[2], path))
         for saves in groups.values():
             saves.sort()
             there = [numbers for numbers, path in saves if os.path.exists(path)]

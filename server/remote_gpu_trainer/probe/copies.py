@@ -152,10 +152,10 @@ class Copies(Observer):
         """How far copies follow, and whose weights were evaluated."""
         found, planned = [], self.watch.parts["settings"].planned()
         for copy in self.copies[:3]:
-            told = self.half_life(copy)
-            if told is None:
+            life = self.half_life(copy)
+            if life is None:
                 continue
-            way, half = told
+            way, half = life
             module = copy.ref()
             ran = self.evaluated.get(id(module), 0)
             ran += sum(self.evaluated.get(id(m), 0) for m in module._modules.values() if m)

@@ -38,10 +38,10 @@ class DataSets(Observer):
 
     def sets(self):
         """(name, data set, loader) of each data set that may be looked at, training first."""
-        held = list(self.watch.parts["batches"].loaders.values())
-        held.sort(key=lambda one: not one.trained)
+        loaders = list(self.watch.parts["batches"].loaders.values())
+        loaders.sort(key=lambda one: not one.trained)
         found, known = [], set()
-        for one in held:
+        for one in loaders:
             data = one.dataset()
             if data is None or one.iterable or id(data) in known:
                 continue
@@ -101,10 +101,10 @@ def not_looked(why):
 def memory():
     """(bytes of memory that are this process's own, bytes that are free), of what Linux tells."""
     with open("/proc/self/statm", encoding="ascii") as handle:
-        _, held, shared = map(int, handle.read().split()[:3])
+        _, resident, shared = map(int, handle.read().split()[:3])
     with open("/proc/meminfo", encoding="ascii") as handle:
-        told = dict(line.split(":") for line in handle)
-    free = int(told["MemAvailable"].split()[0]) * 1024
+        lines = dict(line.split(":") for line in handle)
+    free = int(lines["MemAvailable"].split()[0]) * 1024
     try:
         numbers = []
         for name in ("memory.max", "memory.current"):
@@ -113,7 +113,7 @@ def memory():
         free = min(free, numbers[0] - numbers[1])
     except (OSError, ValueError):
         pass
-    return (held - shared) * os.sysconf("SC_PAGE_SIZE"), free
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE"), free
 
 
 def fork(watch):
@@ -142,22 +142,22 @@ def keep(path, sets, watch):
     child = fork(watch)
     if not child:
         try:
-            told = json.dumps(read_only(sets), default=str)
+            reply = json.dumps(read_only(sets), default=str)
         except BaseException as error:
-            told = json.dumps([not_looked(f"{type(error).__name__} came up")])
+            reply = json.dumps([not_looked(f"{type(error).__name__} came up")])
         with os.fdopen(outlet, "w") as stream:
-            stream.write(told)
+            stream.write(reply)
         os._exit(0)
     os.close(outlet)
-    until, told = time.monotonic() + MOST_SECONDS + MOST_WAITING, b""
+    until, reply = time.monotonic() + MOST_SECONDS + MOST_WAITING, b""
     while select.select([inlet], [], [], max(0.0, until - time.monotonic()))[0]:
         part = os.read(inlet, 1 << 16)
         if not part:
             break
-        told += part
+        reply += part
     os.kill(child, signal.SIGKILL)
     try:
-        facts = json.loads(told)
+        facts = json.loads(reply)
     except ValueError:
         facts = [not_looked("the process that did it ended early")]
     with open(path + ".part", "w", encoding="utf-8") as handle:
@@ -241,33 +241,33 @@ class Sampled:
             fields = list(fields_of(sample))[:24]
             block = min(BLOCKS - 1, BLOCKS * place // max(self.length, 1))
             hashes = [self.add(name, value, place, block, salt) for name, value in fields]
-            wide = tuple(told for told, big in hashes if big)
+            wide = tuple(hashed for hashed, big in hashes if big)
             if wide:
-                rest = tuple(told for told, big in hashes if not big)
+                rest = tuple(hashed for hashed, big in hashes if not big)
                 self.labels.setdefault(hash(wide), set()).add(hash(rest))
                 self.with_input += 1
             if not place:
                 again = [digest(value, salt) for _, value in list(fields_of(self.data[0]))[:24]]
-                self.random = again != [told for told, _ in hashes]
+                self.random = again != [hashed for hashed, _ in hashes]
 
     def add(self, name, value, place, block, salt):
         """One field of a sample -> (its hash, whether it is large enough to be an input)."""
         import torch
 
         leaf = self.leaves.setdefault(name, Leaf())
-        told = digest(value, salt)
-        leaf.hashes[told] = leaf.hashes.get(told, 0) + 1
+        hashed = digest(value, salt)
+        leaf.hashes[hashed] = leaf.hashes.get(hashed, 0) + 1
         if not isinstance(value, torch.Tensor):
             leaf.kind, leaf.size = type(value).__name__, len(value)
-            return told, len(value) >= 16
+            return hashed, len(value) >= 16
         leaf.kind = str(value.dtype).replace("torch.", "")
         leaf.shapes[tuple(value.shape)] += 1
         leaf.size = max(leaf.size, value.numel())
         if not value.numel():
-            return told, False
+            return hashed, False
         if value.is_floating_point() and not bool(value.isfinite().all()):
             leaf.bad += 1
-            return told, value.numel() >= 4
+            return hashed, value.numel() >= 4
         numbers = value.double() if not value.is_complex() else value.abs().double()
         leaf.low = min(leaf.low, float(numbers.min()))
         leaf.high = max(leaf.high, float(numbers.max()))
@@ -277,13 +277,13 @@ class Sampled:
         wide = value.dim() and value.shape[-1] <= COLUMNS and value.is_floating_point()
         if wide:
             rows = numbers.reshape(-1, value.shape[-1])
-            held = leaf.blocks[block]
+            before = leaf.blocks[block]
             sums = [len(rows), rows.sum(0), rows.pow(2).sum(0)]
-            if held is None:
+            if before is None:
                 leaf.blocks[block] = sums
-            elif held[1].shape == sums[1].shape:
-                leaf.blocks[block] = [one + two for one, two in zip(held, sums)]
-        return told, value.numel() >= 4
+            elif before[1].shape == sums[1].shape:
+                leaf.blocks[block] = [one + two for one, two in zip(before, sums)]
+        return hashed, value.numel() >= 4
 
 
 def spread(length, most):
@@ -331,21 +331,21 @@ def fields_of(sample):
 
 def digest(value, salt):
     """A salted hash of a tensor, a text or bytes."""
-    told = hashlib.blake2b(key=salt, digest_size=8)
+    hasher = hashlib.blake2b(key=salt, digest_size=8)
     if isinstance(value, str):
-        told.update(value.encode("utf-8", "replace"))
+        hasher.update(value.encode("utf-8", "replace"))
     elif isinstance(value, bytes):
-        told.update(value)
+        hasher.update(value)
     else:
         import torch
 
-        told.update(repr((tuple(value.shape), str(value.dtype))).encode())
+        hasher.update(repr((tuple(value.shape), str(value.dtype))).encode())
         flat = value.contiguous().reshape(-1)
         if flat.numel():
             flat = torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
             raw = flat.view(torch.uint8)
-            told.update(raw.numpy().tobytes() if "numpy" in sys.modules else bytes(raw.tolist()))
-    return told.digest()
+            hasher.update(raw.numpy().tobytes() if "numpy" in sys.modules else bytes(raw.tolist()))
+    return hasher.digest()
 
 
 def facts_of(sets):
@@ -360,8 +360,8 @@ def facts_of(sets):
             one.look(MOST_SAMPLES // len(sets), room, salt)
             looked.append(one)
         except Exception as error:
-            told = type(error).__name__  # its text may hold a sample
-            found.append(fact(f"data/{name} set", f"the {name} set couldn't be read ({told})"))
+            why = type(error).__name__  # its text may hold a sample
+            found.append(fact(f"data/{name} set", f"the {name} set couldn't be read ({why})"))
     for one in looked:
         found += of_one(one, looked[0])
     # With several training sets, as the folds of a cross-validation have, which one it is for isn't
@@ -376,10 +376,10 @@ def facts_of(sets):
 def of_one(one, train):
     """Facts of one data set. Of one like the training set, only what differs is told."""
     text = f"{one.name} set: {count_of(one.length, 'sample')}, {one.looked} looked at"
-    told = [described(name, leaf) for name, leaf in one.leaves.items()]
+    fields = [described(name, leaf) for name, leaf in one.leaves.items()]
     if one is train:
-        text += ": " + ", ".join(told[:6])
-    found = [fact(f"data/{one.name} set", text, length=one.length, fields=told)]
+        text += ": " + ", ".join(fields[:6])
+    found = [fact(f"data/{one.name} set", text, length=one.length, fields=fields)]
     repeats = one.with_input - len(one.labels)
     if one.looked >= 20 and len(one.labels) > 1 and not one.random and repeats >= 3:
         text = f"{share(repeats / one.looked)} of the {one.name} samples equal another one's inputs"
@@ -400,7 +400,7 @@ def of_one(one, train):
                     bad=leaf.bad,
                 )
             )
-    columns = [told for name, leaf in one.leaves.items() for told in of_columns(one, name, leaf)]
+    columns = [text for name, leaf in one.leaves.items() for text in of_columns(one, name, leaf)]
     return found + columns[:1] + of_labels(one)
 
 

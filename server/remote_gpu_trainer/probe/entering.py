@@ -157,8 +157,8 @@ def attach(watch, torch):
         try:
             put_on(watch, torch)
         except Exception as error:
-            told = f"{put_on.__name__}: {type(error).__name__}: {error}"
-            sys.stderr.write(f"probe: could not attach all ({told})\n")
+            why = f"{put_on.__name__}: {type(error).__name__}: {error}"
+            sys.stderr.write(f"probe: could not attach all ({why})\n")
 
 
 def attach_losses(watch, torch):

@@ -15,8 +15,8 @@ UNFINISHED = (".tmp", ".part", ".temp", ".partial")
 def path_of(target):
     """The absolute path that torch.save or torch.load was given, or an empty text."""
     if isinstance(target, (str, os.PathLike)):
-        told = os.fspath(target)
-        return os.path.abspath(told) if isinstance(told, str) else ""
+        path = os.fspath(target)
+        return os.path.abspath(path) if isinstance(path, str) else ""
     return ""
 
 
@@ -38,10 +38,10 @@ def numbered(path):
 
 def beside(path):
     """The numbers of the checkpoints beside one, with the time when each was written."""
-    told = numbered(path)
-    if told is None:
+    own = numbered(path)
+    if own is None:
         return []
-    folder, pattern, _ = told
+    folder, pattern, _ = own
     found = []
     try:
         for name in os.listdir(folder)[:2000]:

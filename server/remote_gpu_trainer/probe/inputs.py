@@ -33,9 +33,9 @@ class Inputs(Observer):
         if part is None or not bool(part.isfinite().all()):
             return
         kind = str(given.dtype).replace("torch.", "")
-        told = [float(f(part)) for f in (torch.min, torch.max, torch.mean)]
-        told.append(float(part.std(unbiased=False)))
-        self.calls.append((type(module).__name__, kind, tuple(given.shape), *told))
+        numbers = [float(f(part)) for f in (torch.min, torch.max, torch.mean)]
+        numbers.append(float(part.std(unbiased=False)))
+        self.calls.append((type(module).__name__, kind, tuple(given.shape), *numbers))
 
     def rows(self):
         """The rows of a call."""

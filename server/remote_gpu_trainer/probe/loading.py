@@ -15,13 +15,13 @@ def state_of(generator):
     """A hash of a generator's state, or None for anything else. The state isn't changed."""
     kind = type(generator).__module__ + "." + type(generator).__name__
     if kind == "random.Random":
-        told = repr(generator.getstate())
+        text = repr(generator.getstate())
     elif kind == "torch._C.Generator" or kind == "torch.Generator":
-        told = repr(generator.get_state().tolist())
+        text = repr(generator.get_state().tolist())
     elif kind.startswith("numpy.random") and hasattr(generator, "bit_generator"):
-        told = repr(generator.bit_generator.state)
+        text = repr(generator.bit_generator.state)
     elif kind.startswith("numpy.random") and hasattr(generator, "get_state"):
-        told = repr(
+        text = repr(
             [
                 part if isinstance(part, (int, float, str)) else part.tolist()
                 for part in generator.get_state()
@@ -29,7 +29,7 @@ def state_of(generator):
         )
     else:
         return None
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def generators(dataset):

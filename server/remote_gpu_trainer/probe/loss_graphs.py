@@ -12,10 +12,10 @@ LN2 = math.log(2)
 
 def shape_of(node, place=0):
     """The shape of one output of a node of the graph, or None."""
-    told = getattr(node, "_input_metadata", None)
-    if not told or place >= len(told):
+    metadata = getattr(node, "_input_metadata", None)
+    if not metadata or place >= len(metadata):
         return None
-    return tuple(told[place].shape)
+    return tuple(metadata[place].shape)
 
 
 def is_leaf(node):

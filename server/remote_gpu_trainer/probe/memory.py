@@ -67,7 +67,7 @@ class CardCounters:
         """Write what is known, whole, where it differs from what was written."""
         calls = list(self.watch.parts["inputs"].calls)
         shapes = [list(call[2]) for call in calls]
-        told = {
+        record = {
             "rank": self.watch.rank(),
             "pid": os.getpid(),
             "steps": self.watch.step,
@@ -83,7 +83,7 @@ class CardCounters:
             "evaluated": any(self.watch.parts["modes"].steps),
             "model": self.model,
         }
-        text = json.dumps(told, default=str)
+        text = json.dumps(record, default=str)
         if text == self.written:
             return
         path = os.path.join(self.watch.folder, f"memory-{os.getpid()}.json")
@@ -107,9 +107,9 @@ def count_numbers(shape):
 def described_card(torch, card):
     """The card by number, name, bytes, and its id where torch knows it."""
     found = torch.cuda.get_device_properties(card)
-    told = {"index": card, "name": str(found.name), "total": int(found.total_memory)}
+    row = {"index": card, "name": str(found.name), "total": int(found.total_memory)}
     uuid = getattr(found, "uuid", None)
-    return {**told, "uuid": str(uuid)} if uuid else told
+    return {**row, "uuid": str(uuid)} if uuid else row
 
 
 def described_model(watch):
@@ -133,7 +133,7 @@ def described_model(watch):
     optimizer = next((one for one in optimizers if one is not None), None)
     stage = getattr(outer, "zero_optimization_stage", None)  # DeepSpeed's
     stage = stage() if callable(stage) else 0
-    told = {
+    row = {
         "class": type(bare).__name__,
         "weights": sum(kinds.values()),
         "trained": sum(p.numel() for p in outer.parameters() if p.requires_grad),
@@ -152,7 +152,7 @@ def described_model(watch):
         "world": watch.parts["ranks"].size(),
         "accumulated": int(watch.parts["settings"].accumulated()),
     }
-    return {**told, **described_config(bare)}
+    return {**row, **described_config(bare)}
 
 
 def described_config(model):
@@ -164,21 +164,21 @@ def described_config(model):
     fields = plain_fields(to_dict())
     text = json.dumps(fields)
     chosen = getattr(config, "_attn_implementation", None)
-    told = {"config": fields} if len(text) <= MOST_CONFIG else {}
+    row = {"config": fields} if len(text) <= MOST_CONFIG else {}
     name = getattr(config, "_name_or_path", None)
-    return {**told, "attention": str(chosen or ""), "name": str(name or "")[:200]}
+    return {**row, "attention": str(chosen or ""), "name": str(name or "")[:200]}
 
 
 def plain_fields(fields, depth=2):
     """The fields that are short and plain, those of parts within them too."""
-    told = {}
+    plain = {}
     for key, value in fields.items():
         if isinstance(value, dict) and depth:
-            told[str(key)] = plain_fields(value, depth - 1)
+            plain[str(key)] = plain_fields(value, depth - 1)
         elif isinstance(value, (str, int, float, bool, type(None), list, tuple)):
             try:
                 if len(json.dumps(value)) <= MOST_VALUE:
-                    told[str(key)] = value
+                    plain[str(key)] = value
             except (TypeError, ValueError):
                 continue
-    return told
+    return plain

@@ -88,9 +88,9 @@ class Ranks(Observer):
         # Who steps without an exchange, as local SGD does, has unlike weights on purpose.
         local = any(forwards and not exchanging for forwards, exchanging, _ in self.windows)
         if self.size() > 1 and self.steps in (2, 4, 8, 16, 24) and not local:
-            told = [weights_of(model) for model in self.replicas()]
-            if told:
-                self.weights[self.steps] = zlib.crc32(repr(told).encode())
+            weights = [weights_of(model) for model in self.replicas()]
+            if weights:
+                self.weights[self.steps] = zlib.crc32(repr(weights).encode())
 
     def replicas(self):
         """The models of which each rank of the program holds a copy that DDP keeps equal."""

@@ -51,9 +51,9 @@ class Rates(Observer):
             if not rates:
                 continue
             chosen = [rates[i] for i in sorted({0, len(rates) // 2, len(rates) - 1})]
-            told = " to ".join(dict.fromkeys(map(brief, chosen)))
+            shown = " to ".join(dict.fromkeys(map(brief, chosen)))
             text = "{}: rate {} over {}, weight decay {:g}".format(
-                held["type"], told, count_of(len(rates), "step"), held["decay"]
+                held["type"], shown, count_of(len(rates), "step"), held["decay"]
             )
             usual = ""
             for one in self.schedulers:

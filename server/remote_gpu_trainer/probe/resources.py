@@ -26,12 +26,12 @@ def usable_cores():
     ):
         try:
             with open(path, encoding="ascii") as handle:
-                told = handle.read().split()
+                words = handle.read().split()
             if other:
                 with open(other, encoding="ascii") as handle:
-                    told += handle.read().split()
-            if told[0].isdigit() and int(told[1]) > 0:
-                quotas.append(math.ceil(int(told[0]) / int(told[1])))
+                    words += handle.read().split()
+            if words[0].isdigit() and int(words[1]) > 0:
+                quotas.append(math.ceil(int(words[0]) / int(words[1])))
         except (OSError, ValueError, IndexError):
             continue
     return max(1, min([cores, *quotas]))

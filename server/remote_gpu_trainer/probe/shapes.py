@@ -81,11 +81,11 @@ class Shapes(Observer):
 
     def types(self):
         """{type of outputs: kinds of layers that gave it}."""
-        told = {}
+        counts = {}
         for kind, of_kind in self.outputs.items():
             for dtype in sorted(of_kind):
-                told.setdefault(dtype, []).append(kind)
-        return told
+                counts.setdefault(dtype, []).append(kind)
+        return counts
 
     def ended(self):
         """The outermost module has ended."""

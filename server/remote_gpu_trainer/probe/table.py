@@ -72,12 +72,12 @@ OBSERVATIONS = {
 
 def finding(kind, step, evidence, level=None, **numbers):
     """One finding. `numbers` are JSON values."""
-    entry, usual, told, well, do = KINDS[kind]
+    entry, usual, what, well, do = KINDS[kind]
     numbers = {
         name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in numbers.items()
     }
     return {
-        "id": entry, "kind": kind, "level": level or usual, "step": step, "what": told,
+        "id": entry, "kind": kind, "level": level or usual, "step": step, "what": what,
         "evidence": evidence, "well": well, "do": do, "numbers": numbers,
     }  # fmt: skip

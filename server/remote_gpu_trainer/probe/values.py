@@ -30,9 +30,9 @@ def fingerprint(tensor, most=4096):
     part = strided(tensor, most).cpu().contiguous()
     if part.is_complex():
         part = torch.view_as_real(part)
-    told = repr((tuple(tensor.shape), str(tensor.dtype))).encode()
+    head = repr((tuple(tensor.shape), str(tensor.dtype))).encode()
     raw = bytes(part.view(torch.uint8).reshape(-1).tolist()) if part.numel() else b""
-    return zlib.crc32(raw, zlib.crc32(told))
+    return zlib.crc32(raw, zlib.crc32(head))
 
 
 def row_prints(tensors, most=256, elements=64):
@@ -58,8 +58,8 @@ def row_prints(tensors, most=256, elements=64):
         rows = rows[:, :: -(-rows.shape[1] // elements) | 1].cpu().contiguous()
         raw = bytes(rows.view(torch.uint8).reshape(-1).tolist())
         width = len(raw) // len(rows)
-        told = [raw[at : at + width] for at in range(0, len(raw), width)]
-        prints = [zlib.crc32(one, past) for one, past in zip(told, prints)]
+        pieces = [raw[at : at + width] for at in range(0, len(raw), width)]
+        prints = [zlib.crc32(one, past) for one, past in zip(pieces, prints)]
     return prints
 
 

@@ -80,12 +80,12 @@ class Named:
 
     def __reduce_ex__(self, protocol):
         """How to find the builtin again."""
-        told = self.original.__reduce_ex__(protocol)
-        if isinstance(told, str):  # a name in its module, where this one may stand now
+        reduced = self.original.__reduce_ex__(protocol)
+        if isinstance(reduced, str):  # a name in its module, where this one may stand now
             import pydoc
 
-            return pydoc.locate, (f"{self.original.__module__}.{told}",)
-        return told
+            return pydoc.locate, (f"{self.original.__module__}.{reduced}",)
+        return reduced
 
 
 def plain(owner, function):
@@ -118,8 +118,8 @@ class Observer:
             try:
                 found += check(*arguments)
             except Exception as error:
-                told = f"{check.__name__}: {type(error).__name__}: {error}"[:200]
-                self.watch.failed.setdefault(self.name, told)
+                why = f"{check.__name__}: {type(error).__name__}: {error}"[:200]
+                self.watch.failed.setdefault(self.name, why)
         return found
 
     def facts(self):
@@ -349,8 +349,8 @@ class Watch:
         spread = torch.distributed
         if spread.is_available() and spread.is_initialized():
             return spread.get_rank()
-        told = os.environ.get("RANK") or "0"
-        return int(told) if told.isdigit() else 0
+        text = os.environ.get("RANK") or "0"
+        return int(text) if text.isdigit() else 0
 
     def report(self):
         """What this process hands to the parent. A part that fails costs the others nothing."""
