@@ -19,6 +19,7 @@ ROOMS = (
 # Programs for the box, though they lie in a room of the laptop's.
 ON_THE_BOX = (
     "runs/card_users.py",
+    "runs/files_at_stake.py",
     "runs/log_reader.py",
     "runs/run_lister.py",
     "runs/transfer/box_end.py",

@@ -1,4 +1,4 @@
-"""A run folder whose script only prints what a test wants `status --json` to say."""
+"""A run folder whose script only prints what a test wants `status --json` to say, and whose `sync` ends as its file `syncs` says."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def fake_run(home: Path, name: str = "toy", raw: bytes | None = None, **says) ->
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "says").write_bytes(raw if raw is not None else json.dumps({**SAYS, **says}).encode())
     (folder / "run.sh").write_text(
-        '[ "$1 $2" = "status --json" ] || exit 64\ncat "$(dirname "$0")/says"\n'
+        'cd "$(dirname "$0")"; [ "$1" = sync ] && { echo sync >>../../asked; exit "$(cat syncs)"; }\n'
+        '[ "$1 $2" = "status --json" ] || exit 64\ncat says\n'
     )
     return folder
 

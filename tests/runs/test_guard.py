@@ -60,6 +60,7 @@ class World:
         (folder / "own").mkdir()
         for name in (".done", "own/final-sync"):
             (folder / name).write_text("{}")
+        (folder / "syncs").write_text("0")
         (folder / "attempt.json").write_text('{"attempt": 1}')
 
     def job(self, host, name, when, **fields):
@@ -103,6 +104,7 @@ def world(tmp_path, monkeypatch):
     place = fake_ssh(tmp_path, monkeypatch)
     monkeypatch.setenv("PATH", f"{place}/account/bin:{os.environ['PATH']}")
     monkeypatch.setattr(boxes, "numbers", lambda box, limit: [])
+    monkeypatch.setattr(guard, "BELOW", "~")  # a box is a folder here
     made = World(place)
     made.confirm()
     made.drill()
@@ -434,7 +436,7 @@ def test_what_is_on_the_box_only_is_not_destroyed(world, monkeypatch):
     fake_run(world.place / "gpu", "unsafe", alive=False, phase="done")
     (world.place / "gpu/runs/unsafe/.done").write_text("{}")
     told = world.round()
-    assert not world.stops and "nowhere else: unsafe" in told.blocked["gpu"]
+    assert not world.stops and told.blocked["gpu"].endswith("nowhere else: unsafe")
 
 
 @pytest.fixture
@@ -447,7 +449,9 @@ def brought(world, monkeypatch):
 
 
 def bring(world, folder="res"):
-    copy = home_copy.describe_copy(released(world.place / folder))
+    run = world.place / "gpu/runs/toy"
+    saved = {str(file.relative_to(run)): file.read_bytes() for file in run.rglob("*.pt")}
+    copy = home_copy.describe_copy(released(world.place / folder, saved))
     other_runs.find_others(boxes.parse("gpu"), "~/runs/toy", copy)
 
 
@@ -463,7 +467,7 @@ def test_a_copy_here_that_is_lost_since_is_no_proof(brought, how):
     told = brought.round()
     assert not brought.stops and why in told.blocked["gpu"]
     assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)
-    assert any("the stop would destroy what is nowhere else: toy (its copy in" in x
+    assert any("the stop would destroy what may be nowhere else: toy (its copy in" in x
                for x in told.lines)  # fmt: skip
     bring(brought, "anew")  # as the user then does
     brought.awake()
@@ -489,21 +493,62 @@ def test_what_another_program_saved_there_after_the_release_is_not_here(brought,
     assert len(brought.stops) == 1
 
 
-def test_what_was_saved_after_the_last_copy_to_the_durable_place_is_not_there(world, monkeypatch):
+def test_the_durable_place_is_compared_just_before_the_stop(world, monkeypatch):
     monkeypatch.setattr(provider, "kept", lambda act, box: ["/elsewhere"])
     run = world.place / "gpu/runs/toy"
-    job = {"checkpoint": {"folder": "out"}, "durable": {"to": "s3://b/x"}}
+    job = {"checkpoint": {"folder": "out"}, "durable": {"to": "s3://b/x", "what": ["out"]}}
     (run / "run.d/job-0/job.json").write_text(json.dumps({"job": job, "rendered": {}}))
     (run / "out").mkdir()
     (run / "out/2.pt").write_text("2")
-    later = (run / "own/final-sync").stat().st_mtime_ns + 10**9
-    os.utime(run / "out/2.pt", ns=(later, later))
+    (run / "syncs").write_text("1")  # it was emptied since, or isn't reached
     told = world.round()
-    assert not world.stops and "nowhere else: toy" in told.blocked["gpu"]
-    os.utime(run / "own/final-sync", ns=(later, later))
+    assert not world.stops and told.blocked["gpu"].endswith("nowhere else: toy")
+    (run / "syncs").write_text("0")
+    (world.place / "gpu/asked").unlink()
     world.awake()
     world.round()
-    assert len(world.stops) == 1
+    assert len(world.stops) == 1 and (world.place / "gpu/asked").read_text() == "sync\n" * 2
+
+
+def test_a_durable_place_of_which_a_stop_keeps_the_box_is_not_compared(world):
+    world.round()
+    assert len(world.stops) == 1 and not (world.place / "gpu/asked").exists()
+
+
+@pytest.mark.parametrize("where", ["work/theirs", "runs/group/theirs"])
+def test_a_run_that_is_not_at_its_usual_place_is_seen(brought, where):
+    run = fake_run(brought.place / "gpu", "theirs", alive=False, phase="done")
+    put_job(run, {"job": {}, "rendered": {}})
+    (brought.place / "gpu" / where).parent.mkdir(parents=True)
+    run.rename(brought.place / "gpu" / where)
+    told = brought.round()
+    assert not brought.stops and told.blocked["gpu"].endswith(f"/gpu/{where}")
+
+
+@pytest.mark.parametrize("began", ["", "{}", None])
+def test_a_run_that_tells_of_no_attempt_may_have_saved_all_the_same(brought, began):
+    run = fake_run(brought.place / "gpu", "again", alive=False, phase="failed")
+    (run / ".failed").write_text("{}")
+    if began is not None:
+        (run / "attempt.json").write_text(began)
+    brought.round()
+    assert len(brought.stops) == 1
+    fake.change(brought.account, boxes=[brought.row("gpu")])
+    (run / "out").mkdir()
+    (run / "out/final.pt").write_text("the only copy")
+    brought.awake()
+    for file in [guard_files.place("journal.jsonl")]:
+        file.unlink()
+    told = brought.round()
+    assert len(brought.stops) == 1 and told.blocked["gpu"].endswith("/again/out/final.pt")
+
+
+def test_what_another_user_keeps_on_the_box_is_named(brought):
+    for name in ("best.pt", "a.ckpt", "b.ckpt", "c.ckpt"):
+        (brought.place / "gpu" / name).write_text("weights")
+    told = brought.round()
+    assert not brought.stops
+    assert told.blocked["gpu"].endswith("1 files more") and "/gpu/a.ckpt" in told.blocked["gpu"]
 
 
 def test_a_release_of_which_only_the_moment_is_known_is_no_proof(brought):

@@ -14,10 +14,10 @@ def copy(tmp_path):
     return home_copy.describe_copy(released(tmp_path / "home" / "res"))
 
 
-def released(folder, **checks):
-    """A folder as a release leaves it."""
+def released(folder, more=(), **checks):
+    """A folder as a release leaves it. `more`: files, {path: bytes}."""
     rows = []
-    for name, data in {"out/final.pt": b"weights" * 99, "run.json": b"{}"}.items():
+    for name, data in {"out/final.pt": b"weights" * 99, "run.json": b"{}", **dict(more)}.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)

@@ -60,11 +60,22 @@ def guard(
     and its files weren't copied or restored since; a deadline or budget that you wrote has passed,
     and the time that the run's own end may take; the newest `rgt drill` for this provider, account
     and kind of box passed, within 90 days; the provider's list shows that one id, made at that
-    time, just before; what the stop destroys holds no run whose results aren't verified at its
-    durable place or by `rgt release` in a folder here, whose files it reads again just before; its
-    clock agrees with the provider's, and it hasn't just started, slept or lost the network. One
-    box a round. Files outside of where a run saves aren't looked at. A box that can't be reached is
-    left alone, unless you confirmed it with --if-unreachable stop.
+    time, just before; no program uses the box's cards, and nothing that the stop destroys may be
+    nowhere else; its clock agrees with the provider's, and it hasn't just started, slept or lost
+    the network. One box a round. A box that can't be reached is left alone, unless you confirmed it
+    with --if-unreachable stop.
+
+    What may be nowhere else: each run there, and each file on a disk that the stop doesn't keep
+    that has the name of weights, a mebibyte, or lies where a run saves. What `rgt release` verified
+    doesn't count while the run hasn't changed since and the copy here, which is read again just
+    before, is whole; nor does what the run's own copy to its durable place covers, if that place
+    isn't on the box and a new `run.sh sync` there, which copies what is lacking, goes through. Left
+    out are the system (/usr, /etc, /var/lib and the like), what pip, conda and venv installed, and
+    caches (.cache, .local, __pycache__ and the like). What can't be read counts, so a box with a
+    data set or a log of your own is only warned of until you remove it or bring it home.
+
+    Who uses a card: whoever has its device file open or is named by nvidia-smi. Where that can't be
+    seen, as in a container without these files, any Python that isn't the system's.
 
     It was never tried on a real account. Without a command or option: `rgt guard status`.
 

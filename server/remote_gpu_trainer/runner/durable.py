@@ -19,10 +19,10 @@ from .copies import place_at
 from .copies.generations import Generations
 from .copies.place import Place, join
 from .copies.tool import Tools
+from .names import PLACE_FILE
 from .spec import place_kind
 from .why import Refusal, refuse
 
-FILE = ".rgt-place"
 MEASURED = "own/rehearsed.json"  # in the run folder: the bytes of a checkpoint, by the rehearsal
 LIMIT = 90.0  # seconds for a place to answer
 IN_MEMORY = ("tmpfs", "ramfs")
@@ -205,10 +205,10 @@ def _look(run: Run, first: bool, of: Place | None = None) -> str:
                 f"the durable place {run.durable} is on this box's own {where} and goes with it"
                 f"{once}; mount a volume there, or set durable.on_this_box: true"
             )
-    data = of.read(join(run.durable, FILE))
+    data = of.read(join(run.durable, PLACE_FILE))
     found = _id_in(data)
     if noted and found != noted:
-        is_now = "is another one now" if found else f"is empty or has lost its {FILE}"
+        is_now = "is another one now" if found else f"is empty or has lost its {PLACE_FILE}"
         return (
             f"the durable place {run.durable}, which held this run before, {is_now}; mount the "
             f"right one, or remove {run.folder.at(PLACE)} to use it as a new one"
@@ -218,7 +218,7 @@ def _look(run: Run, first: bool, of: Place | None = None) -> str:
             import uuid
 
             found = uuid.uuid4().hex
-            of.write(join(run.durable, FILE), (json.dumps({"id": found}) + "\n").encode())
+            of.write(join(run.durable, PLACE_FILE), (json.dumps({"id": found}) + "\n").encode())
         elif first and is_local:
             of.write(join(run.durable, ".rgt-write-test"), b"x")
             os.unlink(join(run.durable, ".rgt-write-test"))

@@ -94,6 +94,7 @@ TABLE = (
     Name("own/python", "what enters the program's Python", _RUNNER, "program"),
     Name("own/probe", "what the probe notes of the first steps", "program", _RUNNER),
 )  # fmt: skip
+PLACE_FILE = ".rgt-place"  # in a durable place: its id
 LEFT_THERE = tuple(one.name for one in TABLE if one.stays)
 
 

@@ -1,31 +1,91 @@
-"""Runs on a box: tell which processes use its cards and belong to no run of ours.
+"""Runs on a box: tell which processes may use its cards and belong to no known run that lives.
 
-A process whose variables can't be read counts as somebody else's.
+Who holds a card's device file open uses it. Where that can't be seen, in a process of another user
+or in a container without these files, any Python that isn't the system's counts. nvidia-smi names
+more of them outside of containers, and that it names none proves nothing.
 """
 
 from __future__ import annotations
 
+import glob
 import json
+import os
+import re
 import shutil
 import sys
 
 from ..runner import child, procs
-from ..text.proc import read_words
+from ..runner.folder import Folder
+from ..text.proc import read_open_files, read_words
+from .run_lister import lives, run_of
 
 LIMIT = 20.0  # seconds for nvidia-smi
 MOST = 80  # characters of a command line
+DEVICES = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dri/renderD*", "/dev/dxg")
+_DEVICE = re.compile(r"/dev/(nvidia\d+|kfd|dri/renderD\d+|dxg)")
+_PYTHON = re.compile(rb"[^\0]*\b(python|pypy|ipython)[\d.]*\0")
+# What the system itself runs in Python, such as its updates; pip's own commands lie elsewhere.
+_OF_SYSTEM = re.compile(rb"[^\0]*\0(-[^\0]*\0)*/usr/(bin|sbin|lib|libexec|share)/")
+DAEMONS = {"nvidia-persiste", "nv-hostengine", "dcgm-exporter", "Xorg"}  # that hold a card open
 
 
-def main(_words):
-    """Print their command lines as JSON. Exit code 1: nvidia-smi doesn't answer."""
-    words = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
-    said = child.answer(words, LIMIT) if shutil.which(words[0]) else ""
-    if said is None:
+def main(words):
+    """Print their command lines as JSON. Words: the folder in which processes work that are looked
+    at, and the folders of the known runs. Exit code 1: nothing here can tell."""
+    below = os.path.realpath(os.path.expanduser(words[0]))
+    devices = [path for pattern in DEVICES for path in glob.glob(pattern)]
+    named = _named()
+    if named is None and not devices:
         return 1
-    pids = [int(line) for line in said.split() if line.isdigit()]
-    strangers = [pid for pid in pids if procs.stat(pid) and procs.MARK not in procs.environ(pid)]
-    sys.stdout.write(json.dumps([_command_of(pid) for pid in strangers]) + "\n")
+    found = []
+    for pid, told in procs.table().items():
+        is_asked = pid != os.getpid() and _is_below(pid, below) and told.name not in DAEMONS
+        uses = is_asked and (pid in (named or ()) or _may_use(pid, devices))
+        if uses and not _is_ours(pid, words[1:]):
+            found.append(_command_of(pid))
+    sys.stdout.write(json.dumps(found) + "\n")
     return 0
+
+
+def _named():
+    """Return the pids that nvidia-smi names, [] where there is none; None where it fails."""
+    words = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
+    if not shutil.which(words[0]):
+        return []
+    try:
+        command = child.Command(words, errors=child.NULL)
+    except OSError:
+        return None
+    if not command.finish(LIMIT) or command.code != 0:
+        return None
+    return [int(word) for word in command.output.split() if word.isdigit()]
+
+
+def _may_use(pid, devices):
+    """Return whether a process uses a card, or may where that can't be seen."""
+    held = read_open_files(pid)
+    if any(_DEVICE.fullmatch(path) for path in held.values()):
+        return True
+    command = read_words(pid)
+    is_seen = held and devices
+    return not is_seen and bool(_PYTHON.match(command)) and not _OF_SYSTEM.match(command)
+
+
+def _is_ours(pid, known):
+    """Return whether a process belongs to a known run that lives, or to the runner of one."""
+    if "RGT_OWN" in procs.environ(pid):
+        return any(os.fsencode(folder) in read_words(pid) for folder in known)
+    run = run_of(pid)
+    return run in known and lives(Folder(run))
+
+
+def _is_below(pid, folder):
+    if folder == "/":
+        return True
+    try:
+        return (os.readlink(f"/proc/{pid}/cwd") + "/").startswith(folder + "/")
+    except OSError:
+        return False
 
 
 def _command_of(pid):

@@ -6,6 +6,7 @@ it sees and does.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -13,14 +14,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from math import inf
 
 from ..boxes import box as boxes
 from ..boxes.box import BadBox, Box
 from ..numbers import finite
 from ..platforms import provider as providers
-from ..platforms.profile import Act, ProfileError
+from ..platforms.profile import ProfileError
 from ..platforms.provider import Item, NoAnswer, Provider
 from ..runner.deadline import after
 from ..text.masking import shown
@@ -28,7 +28,7 @@ from ..text.spans import shown_seconds
 from . import guard_files, known_jobs, ledger, other_runs, overview, this_machine
 from .guard_decision import CLOCKS, Confirmed, End, Seen, anew, decide, typed, warnings
 from .guard_files import Last, Unfit
-from .home_copy import Copy, why_lost
+from .home_copy import Copy, read_sizes, why_lost
 from .job_errors import JobError
 from .job_reading import from_object
 from .known_jobs import Known
@@ -41,6 +41,9 @@ EVERY = 600.0  # seconds between two rounds
 HOLD = 540.0  # seconds for which no box is judged after something odd: until the next round
 JUMP = 60.0  # seconds by which two clocks may part between two rounds
 LOOK = 30.0  # seconds for one box
+BELOW = "/"  # what of a box is looked at
+WALK = 120.0  # seconds for all files that a stop destroys, and for each durable place
+SHOWN = 3  # files that are named
 DAY = 24 * 3600.0
 AGAIN = DAY  # seconds after which the user's command gets the same line again
 MOST_OF_AN_END = 2 * 3600.0  # seconds, where a box doesn't tell the job
@@ -53,14 +56,18 @@ DEAD = ("timeout", "refused", "lost")  # reasons of ssh for which a box counts a
 @dataclass
 class Look:
     """What one box said. `names`: its address, and that by each of its IP addresses. `reason`: of
-    ssh, where it said nothing; `why` in words. `relied`: the copies here for which its ended runs
-    count as safe until one looks, by the run's folder there."""
+    ssh, where it said nothing; `why` in words. `relied`: the copies here of its
+    ended runs, by the run's folder there; `durable`: the folders of ended runs that say that all of
+    them is at their durable place. Both count once somebody looks.
+    `refused`: those of runs that didn't begin."""
 
     place: Place
     names: tuple[str, ...] = ()
     rows: list[dict] = field(default_factory=list)
     strangers: tuple[str, ...] = ()
     relied: dict[str, Copy] = field(default_factory=dict)
+    durable: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
     answers: bool = False
     reason: str = ""
     why: str = ""
@@ -338,7 +345,7 @@ class _Round:
                 sent=self.kept.sent(own),
                 clock_ahead=account.ahead,
             )
-        return _with_runs(seen, look, act) if look.answers else seen
+        return _with_runs(seen, look) if look.answers else seen
 
     def _lost(self, jobs: list[Known], places: list[Place]) -> list[End]:
         """Return the ends that were noted of runs whose jobs aren't kept here any more."""
@@ -368,28 +375,32 @@ class _Round:
         return End(job.name, None, 0.0)
 
     def _see_again(self, seen: Seen, look: Look, account: Account, hold: str) -> Seen:
-        """Return what is so just before the stop: the copies on which it relies, then the box where
-        that took time, then the provider's list."""
+        """Return what is so just before the stop: what it would destroy, the copies on which it
+        relies, once more what it would destroy, as that took time, and the provider's list."""
         own, provider = seen.confirmed, account.provider
-        relied = look.relied
-        lost = tuple(
+        if own is None or provider is None or provider.commands.stop is None:
+            return seen
+        kept, before = providers.kept(provider.commands.stop, seen.listed[0]), look.relied
+        unproven = _find_unproven(look, kept)
+        unproven += () if unproven else tuple(
             f"{other_runs.name_of(folder)} ({why})"
-            for folder, copy in relied.items()
+            for folder, copy in before.items()
             if (why := why_lost(copy))
-        )
-        if relied:
+        )  # fmt: skip
+        if not unproven:
             look = _look_safely(look.place)
             seen = self._see(look, own, account, hold)
-            new = (folder for folder, copy in look.relied.items() if relied.get(folder) != copy)
-            lost += tuple(map(other_runs.name_of, new))
-        seen = replace(seen, unproven=(*seen.unproven, *lost))
-        if lost or provider is None:
+            new = (folder for folder, copy in look.relied.items() if before.get(folder) != copy)
+            unproven = tuple(map(other_runs.name_of, new))
+            unproven += _find_unproven(look, kept) if look.answers else ()
+        seen = replace(seen, unproven=unproven)
+        if unproven:
             return seen
         try:
             boxes = provider.boxes()
             return replace(
                 seen,
-                listed=tuple(box for box in boxes if own and box.id == own.id),
+                listed=tuple(box for box in boxes if box.id == own.id),
                 at_address=ids_at(boxes, look.names),
                 listed_at=self.time(),
                 now=self.time(),
@@ -456,7 +467,8 @@ def _look(place: Place) -> Look:
             return look
         look.names = names_of(box, place.address)
         look.rows = other_runs.rows_of(box, tuple(job.folder for job in place.jobs), LOOK)
-        strangers = other_runs.ask_json(box, "runs.card_users", (), LOOK)
+        folders = (str(row.get("folder", "")) for row in look.rows)
+        strangers = other_runs.ask_json(box, "runs.card_users", (BELOW, *folders), LOOK)
         if not isinstance(strangers, list):
             raise other_runs.NoRows(other_runs.UNREAD)
         look.answers = True
@@ -466,17 +478,17 @@ def _look(place: Place) -> Look:
     return look
 
 
-def _with_runs(seen: Seen, look: Look, act: Act | None) -> Seen:
+def _with_runs(seen: Seen, look: Look) -> Seen:
     """Return what a round sees with what the runs of the box say."""
-    longer, ending, unproven, ended, late = [], [], [], [], []
-    kept = providers.kept(act, seen.listed[0]) if act and len(seen.listed) == 1 else []
-    box = boxes.parse(look.place.name)
-    released = ledger.releases(look.place.address)
+    longer, ending, ended, late = [], [], [], []
+    box, released = boxes.parse(look.place.name), ledger.releases(look.place.address)
     for row in look.rows:
         status = other_runs.status_of(box, row)
+        folder = str(row.get("folder", ""))
         if status.state == "nothing":
+            look.refused += (folder,)
             continue
-        name = other_runs.name_of(str(row.get("folder", "")))
+        name = other_runs.name_of(folder)
         lives = status.state in ("alive", "stalled", "unknown")
         if lives and (status.deadline is None or status.deadline > seen.now):
             longer.append(name)
@@ -484,13 +496,10 @@ def _with_runs(seen: Seen, look: Look, act: Act | None) -> Seen:
             late.append(status.deadline)
             left = status.deadline + _end_seconds(row) - seen.now
             ending += [(name, left)] if left > 0 else []
-        copy = other_runs.copy_of(row, released)
-        is_saved = not lives and row.get("saved") is True
-        if not is_saved and not _are_kept(row.get("mounts"), kept):
-            if lives or copy is None:
-                unproven.append(name)
-            else:
-                look.relied[str(row.get("folder"))] = copy
+        elif copy := other_runs.copy_of(row, released):
+            look.relied[folder] = copy
+        elif row.get("durable") is True:
+            look.durable += (folder,)
         if not lives:
             ended.append(f"{name} ({status.state})")
     if longer or len(ended) < len([row for row in look.rows if row.get("began")]):
@@ -499,25 +508,52 @@ def _with_runs(seen: Seen, look: Look, act: Act | None) -> Seen:
         seen,
         longer=tuple(longer),
         ending=tuple(ending),
-        unproven=tuple(unproven),
         ended=tuple(ended),
         late=min(late, default=None),
     )
+
+
+def _find_unproven(look: Look, kept: list[str]) -> tuple[str, ...]:
+    """Return what a box has that its stop would destroy and that isn't known to be elsewhere: runs
+    and files, and why that can't be told. `kept`: patterns of the mount points that the stop
+    keeps."""
+    sizes = {folder: read_sizes(copy) for folder, copy in look.relied.items()}
+    folders = [str(row.get("folder", "")) for row in look.rows]
+    asked = {
+        "below": BELOW,
+        "kept": kept,
+        "seconds": WALK,
+        "runs": folders,
+        "durable": look.durable,
+        "places": [place for held in sizes.values() for place in held if place],
+    }
+    try:
+        args = (json.dumps(asked),)
+        told = other_runs.ask_json(boxes.parse(look.place.name), "runs.files_at_stake", args,
+                                   WALK * (1.5 + len(look.durable)))  # fmt: skip
+        real = {folder: {"": folder, **told["real"]} for folder in sizes}
+        known = {
+            f"{real[folder][place].rstrip('/')}/{path}".rstrip("/"): size
+            for folder, held in sizes.items()
+            for place, paths in held.items()
+            for path, size in paths.items()
+        }
+        files = [path for path, size in told["files"] if known.get(path) != size]
+        runs = [run for run in told["runs"] if run not in {*look.relied, *look.refused}]
+        why = str(told["why"])
+    except (other_runs.NoRows, KeyError, TypeError, ValueError, AttributeError) as error:
+        return (f"what lies there can't be looked at ({error or type(error).__name__})",)
+    lone = [path for path in files if not any(path.startswith(f"{run}/") for run in runs)]
+    found = [other_runs.name_of(run) for run in runs] + [shown(path, 200) for path in lone[:SHOWN]]
+    more = len(lone) - SHOWN
+    found += [f"{more} files more"] if more > 0 else []
+    return (*found, *([f"more, maybe, as {shown(why, 300)}"] if why else []))
 
 
 def _end_seconds(row: dict) -> float:
     """Return how long a run's own end may take, by the job that its box holds; a day at most."""
     told = finite(row.get("end_seconds"))
     return MOST_OF_AN_END if told is None else min(max(told, 0.0), DAY)
-
-
-def _are_kept(mounts: object, kept: list[str]) -> bool:
-    """Return whether all of a run's files are on mount points that the stop keeps."""
-    return (
-        isinstance(mounts, list)
-        and bool(mounts)
-        and all(any(fnmatchcase(str(one), place) for place in kept) for one in mounts)
-    )
 
 
 def candidate(

@@ -293,7 +293,7 @@ def _is_safe(seen: Seen) -> str:
         if seen.strangers:
             return f"another program uses its cards: {', '.join(seen.strangers)}"
         if seen.unproven:
-            return f"the stop would destroy what is nowhere else: {', '.join(seen.unproven)}"
+            return f"the stop would destroy what may be nowhere else: {', '.join(seen.unproven)}"
         return ""
     if seen.ssh == "unsure":
         return f"it couldn't be looked at: {seen.why}"

@@ -63,6 +63,24 @@ def why_lost(copy: Copy, limit: float = A_LOOK, *, reads: bool = True) -> str:
     return why and f"its copy in {shown(copy.folder, 300)} {why}"
 
 
+def read_sizes(copy: Copy) -> dict[str, dict[str, int]]:
+    """Return what a copy holds, {place on the box: {path below it: bytes}}; '' is the run's folder.
+    Of one that can't be read nothing."""
+    found: dict[str, dict[str, int]] = {}
+    try:
+        told = json.loads((Path(copy.folder) / MANIFEST).read_bytes())
+        places = told.get("places", {})
+        for row in told["files"]:
+            path, name = row["path"], ""
+            for one in places:
+                name = one if f"{path}/".startswith(f"{one}/") else name
+            below = found.setdefault(places[name] if name else "", {})
+            below[path[len(name) :].lstrip("/")] = row["bytes"]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
+    return found
+
+
 def _late(limit: float) -> str:
     return f"can't be read within {shown_seconds(limit)}"
 

@@ -152,6 +152,7 @@ def bring_home(
     origin = {"box": boxes.address(box) or "local", "folder": source}
     to = Path(os.path.realpath(to))  # the user's own link to a folder
     pulled = _pull(box, places, to, origin, begins)
+    also_there = {name: path for name, path in places.items() if name}
     files = pulled.files
     released.links = [shown(f"{path} -> {target}") for path, target in pulled.links.items()]
     released.differing = [shown(path) for path in pulled.differing]
@@ -177,6 +178,7 @@ def bring_home(
             for path, (size, digest) in sorted(listed.items())
         ],
         links=links_here,
+        places=also_there,
         checks={
             "expect": expect,
             "checkpoints": named.checkpoints,
@@ -353,18 +355,21 @@ def write_manifest(
     rows: list[dict] | None,
     coming: list[str] | None = None,
     links: dict[str, str] | None = None,
+    places: dict[str, str] | None = None,
     checks: dict[str, Any] | None = None,
 ) -> None:
     """Write the list by which scripts/verify_local.py compares the folder, now and later.
 
     `rows`: None while the files are still on the way, so that nobody takes them for whole;
     `coming` are then the paths that may be there in part. `links`: second names of files here.
+    `places`: where else than in the run's folder files come from, {name here: path on the box}.
     `checks`: what else is asked of them, as the script's `checks_of` has it, so that it answers the
     same whoever calls it.
     """
     manifest = {"schema": 1, "run_id": _run_id(origin), "source": origin, "files": rows}
     manifest |= {"coming": coming} if coming is not None else {}
     manifest |= {"links": links} if links else {}
+    manifest |= {"places": places} if places else {}
     manifest |= {"checks": checks} if checks else {}
     write_whole(to / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode(), 0o644)
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from ..runner import child, procs
 from ..runner.folder import Folder
+from .files_at_stake import files_of_run, times
 from .sent_job import end_seconds, job_in
 
 MOST_STATUS = 200_000  # bytes of a run's own answer
-MOST_FILES = 200_000  # where a run saves; of one with more nobody can tell whether it goes on
 
 
 def main(words):
@@ -43,61 +42,46 @@ def _is_run(path):
 def _of_processes():
     """Yield the folders of the runs that processes with this home belong to."""
     for pid in procs.table():
-        variables = procs.environ(pid)
-        path = variables.get(procs.MARK, "")
-        if variables.get("HOME") == os.path.expanduser("~") and os.path.isabs(path):
-            while not _is_run(path) and path != "/":
-                path = os.path.dirname(path)  # that of a cell or of a further node
-            if path != "/":
-                yield path
+        path = run_of(pid)
+        if path and procs.environ(pid).get("HOME") == os.path.expanduser("~"):
+            yield path
+
+
+def run_of(pid):
+    """Return the folder of the run that a process belongs to by its mark, '' for none."""
+    path = procs.environ(pid).get(procs.MARK, "")
+    if not os.path.isabs(path):
+        return ""
+    while not _is_run(path) and path != "/":
+        path = os.path.dirname(path)  # that of a cell or of a further node
+    return "" if path == "/" else os.path.realpath(path)
+
+
+def lives(folder):
+    """Return whether a run isn't over, or something of it goes on."""
+    return not folder.ended() or any(procs.alive(folder, name) for name in ("runner", "train"))
 
 
 def _row(path, is_asked_for, limit):
     folder = Folder(path)
     end = folder.ended()
-    names = ("state.json", ".done", ".failed", ".preempted", ".unsaved")
-    saved = _saved(path)
+    saved = files_of_run(path)
     row = {
         "folder": path,
         "end": end,
         "marker": folder.json("." + end),
         "asked_for": is_asked_for,
         "saved": _is_saved(folder, saved),
-        "mark": _mark(folder, names, saved),
+        "mark": _mark(folder, saved),
+        "durable": folder.has("own/final-sync"),
         "began": bool(folder.attempt()),
-        "mounts": _mounts(path),
     }
-    if not end or any(procs.alive(folder, name) for name in ("runner", "train")):
+    if lives(folder):
         row["end"] = ""
         said = child.answer(["bash", folder.at("run.sh"), "status", "--json"], limit)
         row["status"] = (said or "")[:MOST_STATUS]
         row["end_seconds"] = _end_seconds(path)
     return row
-
-
-def _mounts(path):
-    """Return the mount points on which a run's files are: its own, its code's and what it saves; []
-    where its job can't be read."""
-    try:
-        work, saved = _places(path)
-    except (KeyError, TypeError, AttributeError):
-        return []
-    mounts = set()
-    for place in map(os.path.realpath, [path, work, *saved]):
-        while not os.path.ismount(place):
-            place = os.path.dirname(place)
-        mounts.add(place)
-    return sorted(mounts)
-
-
-def _places(path):
-    """Return where a run works, and where it saves what it names. Raises where its job can't be
-    read."""
-    found = job_in(path)
-    job, work = found["job"], os.path.expanduser(found["rendered"].get("work_dir") or path)
-    saved = [(job.get("checkpoint") or {}).get("folder") or "", *(job.get("results") or [])]
-    plain = [re.split(r"[*?\[]", os.path.expanduser(name))[0] for name in saved if name]
-    return work, [os.path.join(work, name) for name in plain]
 
 
 def _end_seconds(path):
@@ -108,55 +92,21 @@ def _end_seconds(path):
         return None
 
 
-def _mark(folder, names, saved):
-    """Return a text that changes once one of these files of a run does, or a file where it saves:
-    also by another program than its own. '' where none of these is there. `saved`: see `_saved`."""
-    own = _times([folder.at(name) for name in names])
-    if not own or len(saved) > MOST_FILES:
+def _mark(folder, saved):
+    """Return a text that changes once one of these files of a run does, or one that it saved: also
+    by another program than its own. '' where none of these is there."""
+    names = ("state.json", ".done", ".failed", ".preempted", ".unsaved")
+    own = times([folder.at(name) for name in names])
+    if not own or saved is None:
         return ""
     return hashlib.sha256(repr(own + saved).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _saved(path):
-    """Return what `_times` does for the files where a run saves, or for a few more than MOST_FILES;
-    [] where its job can't be read."""
-    try:
-        places = _places(path)[1]
-    except (KeyError, TypeError, AttributeError):
-        return []
-    found = []
-    for place in places:
-        # What stands before the first * of a pattern may be half a name.
-        for above, folders, files in os.walk(place if os.path.isdir(place) else _above(place)):
-            paths = [os.path.join(above, name) for name in sorted(files)]
-            found += _times([one for one in paths if one.startswith(place)])
-            folders[:] = sorted(n for n in folders if os.path.join(above, n).startswith(place))
-            if len(found) > MOST_FILES:
-                return found
-    return found
-
-
-def _above(path):
-    return os.path.dirname(path.rstrip("/"))
-
-
-def _times(paths):
-    """Return path, size and time of the last change of each file that is there."""
-    found = []
-    for path in paths:
-        try:
-            told = os.lstat(path)
-        except OSError:
-            continue
-        found.append((path, told.st_size, told.st_mtime_ns))
-    return found
-
-
 def _is_saved(folder, saved):
     """Return whether all of a run was verified at a durable place off this box, and nothing was
-    saved since. `saved`: see `_saved`."""
-    proof = _times([folder.at("own/final-sync")])
-    if not proof or len(saved) > MOST_FILES or any(at > proof[0][2] for _, _, at in saved):
+    saved since. The place isn't asked."""
+    proof = times([folder.at("own/final-sync")])
+    if not proof or saved is None or any(at > proof[0][2] for _, _, at in saved):
         return False
     try:
         return not (job_in(folder.path)["job"]["durable"] or {}).get("on_this_box")

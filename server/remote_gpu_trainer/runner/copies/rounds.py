@@ -15,6 +15,7 @@ from ..child import Failed
 from ..completeness import COMPLETE, CORRUPT, REST, UNKNOWN
 from ..context import Run, user_mask
 from ..core.copying import ABSENT
+from ..names import PLACE_FILE
 from ..spec import place_kind
 from . import groups, held, mirror, place, place_at
 from .generations import Generations, digest_of, name_of
@@ -93,7 +94,7 @@ class Round:
                 self.reader.look()  # what lies here tells of a save, wherever it is to go
             self._row(durable.Item("-", "", run.durable), Result("failed", False, why), 0)
             return self._end(False, [why], 0, [])
-        marker = join(run.durable, durable.FILE)
+        marker = join(run.durable, PLACE_FILE)
         if isinstance(self.place, place.Local) and os.path.exists(marker):
             self.place.marker = marker
         if (run.checkpoints and run.spec.checkpoint.pattern) or self.held.known:

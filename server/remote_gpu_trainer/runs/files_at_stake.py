@@ -1,0 +1,300 @@
+"""Runs on a box: tell the files that a stop would destroy and that may be nowhere else.
+
+It looks at each mount that the stop doesn't keep, and takes nobody's word for what lies there. A
+file counts where its name ends as weights do, it has a mebibyte, a run saves there, or it lies in
+the durable place of a run that isn't on this box. Left out is what comes back by itself (SYSTEM,
+CACHES, PACKAGES), what a runner keeps for itself, and the code that was sent. What can't be read,
+and more than can be looked at in time, is told as such.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from contextlib import suppress
+from fnmatch import fnmatchcase
+
+from ..runner import child
+from ..runner.folder import Folder
+from ..runner.names import LEFT_THERE, PLACE_FILE
+from .sent_job import job_in
+
+MOST_FILES = 2_000_000  # that are looked at
+MOST_SAVED = 200_000  # where one run saves
+MOST_TOLD = 20_000
+COUNTS_FROM = 1 << 20  # bytes
+WEIGHTS = (
+    ".pt", ".pth", ".bin", ".ckpt", ".distcp", ".npz", ".tar", ".safetensors", ".pkl", ".msgpack",
+    ".h5", ".hdf5", ".keras", ".state", ".npy", ".gguf", ".onnx", ".joblib",
+)  # fmt: skip
+KERNEL = {  # kinds of file systems that hold no files of anybody
+    "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
+    "efivarfs", "fusectl", "fuse.lxcfs", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore",
+    "rpc_pipefs", "securityfs", "squashfs", "sysfs", "tracefs",
+}  # fmt: skip
+SYSTEM = re.compile(
+    r"/(bin|boot|dev|etc|lib\w*|proc|run|sbin|snap|sys|usr|var/(cache|lib|log)"
+    r"|opt/(amazon|hpcx|intel|nvidia|rocm[^/]*))"
+)
+CACHES = re.compile(
+    r"\.(cache|cargo|cursor-server|docker|local|npm|nv|nvm|rustup|triton|vscode-server)"
+    r"|__pycache__|dist-packages|lost\+found|node_modules|site-packages|torchinductor_.*"
+)
+PACKAGES = re.compile(  # of a folder into which Python was installed, as conda and venv do
+    r"bin|compiler_compat|conda-meta|condabin|envs|etc|include|lib(64|exec)?|man|pkgs|sbin|share"
+    r"|shell|ssl|targets|x86_64-.*"
+)
+
+
+def main(words):
+    """Print what a stop would destroy, as JSON: `files`, [[path, bytes]] of those that count;
+    `runs`, the folders of runs there; `real`, {path: real path} of what was asked; `why`, why the
+    look isn't whole.
+
+    Words: what is asked, as JSON. `below`: the folder that is looked at. `kept`: patterns of the
+    mount points that the stop keeps. `seconds` for the look, and for each copy that is compared.
+    `runs`: folders of known runs. `durable`: those of them whose durable place is compared now, so
+    that what it holds doesn't count. `places`: of which the real path is wanted.
+    """
+    asked = json.loads(words[0])
+    look = Look(asked["below"], asked["kept"], asked["seconds"])
+    look.go()
+    runs = {*look.runs, *filter(look.is_destroyed, asked["runs"])}
+    known = {*runs, *asked["runs"]}
+    saved = set().union(*map(saved_by, known))
+    own = {_place_of(folder) for folder in known}  # such a run answers for its place
+    files = [one for one in look.files
+             if one[3] not in own and (one[3] or one[0] in saved or counts(*one[:2]))]  # fmt: skip
+    for folder in asked["durable"]:
+        held = _held_by(folder)
+        is_at_stake = folder in runs or any(_is_in(one[0], held) for one in files)
+        if is_at_stake and look.is_elsewhere(folder) and _is_verified(folder, asked["seconds"]):
+            files = [one for one in files if not _is_in(one[0], held)]
+            runs.discard(folder)
+    sent = {path: at for folder in look.runs for path, at in _sent_to(folder).items()}
+    files = [one for one in files if one[2] > sent.get(one[0], -1)]
+    if len(files) > MOST_TOLD:
+        look.why = look.why or f"over {MOST_TOLD} files count"
+    told = {
+        "files": [list(one[:2]) for one in files[:MOST_TOLD]],
+        "runs": sorted(runs),
+        "real": {path: os.path.realpath(os.path.expanduser(path)) for path in asked["places"]},
+        "why": look.why,
+    }
+    sys.stdout.write(json.dumps(told) + "\n")
+    return 0
+
+
+def counts(path, size):
+    """Return whether a file may be somebody's only copy by its name and size."""
+    return size >= COUNTS_FROM or (size > 0 and path.lower().endswith(WEIGHTS))
+
+
+class Look:
+    """A look at all files below a folder that a stop destroys.
+
+    `files`: [(path, bytes, time of its last change in ns, id of the durable place in which it
+    lies)], '' for none. `runs`: folders of runs. `ids`: of durable places. `why`: why the look
+    isn't whole.
+    """
+
+    def __init__(self, below, kept, seconds):
+        self.below = os.path.realpath(os.path.expanduser(below))
+        self.kept, self.seconds = kept, seconds
+        self.until = time.monotonic() + seconds
+        self.files, self.runs, self.ids, self.why = [], set(), set(), ""
+        self.count = 0
+        self.mounts = _mounts()
+
+    def is_destroyed(self, path):
+        """Return whether a path is on a mount that the stop doesn't keep."""
+        path = os.path.realpath(path)
+        mount = max((one for one in self.mounts if _is_in(path, [one])), key=len, default="/")
+        return not any(fnmatchcase(mount, one) for one in self.kept)
+
+    def is_elsewhere(self, folder):
+        """Return whether the durable place of a run is none that the stop destroys."""
+        to = _durable_of(folder).get("to") or ""
+        is_path = to.startswith(("/", "~", "$"))
+        if is_path and self.is_destroyed(os.path.expanduser(os.path.expandvars(to))):
+            return False
+        is_here = _durable_of(folder).get("on_this_box") or _place_of(folder) in self.ids
+        return bool(to) and not is_here
+
+    def go(self):
+        """Look."""
+        if not self.mounts:
+            self.why = "its mounts can't be read"
+        for mount, kind in self.mounts.items():
+            # The files of an overlay lie on another mount, but for those of this container.
+            is_empty = kind in KERNEL or (kind == "overlay" and mount != "/") or _is_system(mount)
+            if _is_in(mount, [self.below]) and not is_empty and self.is_destroyed(mount):
+                self._walk(mount)
+        if self.below not in self.mounts and self.is_destroyed(self.below):
+            self._walk(self.below)
+
+    def _walk(self, top):
+        left = [(top, "")]
+        while left and not self.why:
+            folder, place = left.pop()
+            try:
+                with os.scandir(folder) as found:
+                    entries = list(found)
+                self._take(folder, entries, place, left)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # gone meanwhile, or the mount is a file
+            except OSError as error:
+                self.why = f"{folder} can't be read ({error.strerror})"
+            if self.count > MOST_FILES or time.monotonic() > self.until:
+                self.why = f"over {self.count} files can't be looked at in {self.seconds:.0f} s"
+
+    def _take(self, folder, entries, place, left):
+        names = {entry.name for entry in entries}
+        is_run = {"run.sh", "run.d"} <= names
+        has_python = not names.isdisjoint(("pyvenv.cfg", "conda-meta"))
+        if is_run:
+            self.runs.add(folder)
+        if PLACE_FILE in names:
+            place = str(Folder(folder).json(PLACE_FILE).get("id") or "unknown")
+            self.ids.add(place)
+        for entry in entries:
+            self.count += 1
+            if entry.is_dir(follow_symlinks=False):
+                is_own = is_run and (entry.name in LEFT_THERE or entry.name == "run.d")
+                is_package = has_python and PACKAGES.fullmatch(entry.name)
+                is_system = SYSTEM.fullmatch(entry.path) or CACHES.fullmatch(entry.name)
+                if not (is_own or is_package or is_system or entry.path in self.mounts):
+                    left.append((entry.path, place))
+            elif entry.is_file(follow_symlinks=False):
+                with suppress(FileNotFoundError):
+                    told = entry.stat(follow_symlinks=False)
+                    self.files.append((entry.path, told.st_size, told.st_ctime_ns, place))
+
+
+def files_of_run(folder):
+    """Return (path, bytes, time of the last change in ns) of the files of a run that count; None
+    where they can't all be looked at. Clocks that are set don't hide a change of it: a file that
+    is moved or copied with its old times has a new one."""
+    look = Look(folder, [], 20.0)
+    look._walk(look.below)
+    saved = saved_by(folder)
+    if look.why or len(saved) > MOST_SAVED:
+        return None
+    return sorted({one[:3] for one in look.files if counts(*one[:2])} | set(times(saved)))
+
+
+def times(paths):
+    """Return path, size and time of the last change of each file that is there."""
+    found = []
+    for path in paths:
+        with suppress(OSError):
+            told = os.lstat(path)
+            found.append((path, told.st_size, told.st_ctime_ns))
+    return found
+
+
+def saved_by(folder):
+    """Return the real paths of the files where a run saves, links followed; or of a few more than
+    MOST_SAVED. None of a run whose job can't be read."""
+    found, seen = set(), set()
+    for place in _saves(folder):
+        top = place if os.path.isdir(place) else os.path.dirname(place.rstrip("/"))
+        # What stands before the first * of a pattern may be half a name.
+        for above, folders, files in os.walk(top, followlinks=True):
+            real = os.path.realpath(above)
+            if (real, place) in seen or len(found) > MOST_SAVED:
+                folders[:] = []
+                continue
+            seen.add((real, place))
+            paths = (os.path.join(above, name) for name in files)
+            found.update(os.path.realpath(path) for path in paths if path.startswith(place))
+            folders[:] = [n for n in folders if os.path.join(above, n).startswith(place)]
+    return found
+
+
+def _saves(folder):
+    """Return where a run saves what it names; [] where its job can't be read."""
+    try:
+        found = job_in(folder)
+        job, work = found["job"], _work(found, folder)
+        saved = [(job.get("checkpoint") or {}).get("folder") or "", *(job.get("results") or [])]
+    except (KeyError, TypeError, AttributeError):
+        return []
+    plain = [re.split(r"[*?\[{]", os.path.expanduser(name))[0] for name in saved if name]
+    return [os.path.join(work, name) for name in plain]
+
+
+def _work(found, folder):
+    return os.path.expanduser((found.get("rendered") or {}).get("work_dir") or folder)
+
+
+def _durable_of(folder):
+    job = job_in(folder).get("job")
+    durable = job.get("durable") if isinstance(job, dict) else None
+    return durable if isinstance(durable, dict) else {}
+
+
+def _held_by(folder):
+    """Return the real paths of what a run copies to its durable place."""
+    work, what = _work(job_in(folder), folder), _durable_of(folder).get("what") or []
+    found = [os.path.join(folder, "log"), os.path.join(folder, "events.jsonl")]
+    for name in map(os.path.expanduser, what):
+        below = os.path.join(work, name)
+        found.append(below if os.path.lexists(below) else os.path.join(folder, name))
+    return list(map(os.path.realpath, found))
+
+
+def _is_verified(folder, seconds):
+    """Return whether a run's own copy to its durable place goes through now, all compared."""
+    words = ["bash", os.path.join(folder, "run.sh"), "sync"]
+    try:
+        command = child.Command(words)
+    except (OSError, ValueError):
+        return False
+    return command.finish(seconds) and command.code == 0
+
+
+def _sent_to(folder):
+    """Return {path: when it was there at the latest, in ns} of the files that were sent to a run's
+    folder."""
+    file = os.path.join(folder, "sent.json")
+    try:
+        with open(file, encoding="utf-8") as text:
+            names = json.load(text)
+        return {os.path.join(folder, name): os.stat(file).st_ctime_ns for name in names}
+    except (OSError, ValueError, TypeError, RecursionError):
+        return {}
+
+
+def _place_of(folder):
+    """Return the id of a run's durable place, None for none."""
+    return Folder(folder).json("own/place.json").get("id")
+
+
+def _is_system(mount):
+    parts = mount.split("/")
+    above = ("/".join(parts[: end + 1]) for end in range(len(parts)))
+    kept = mount.startswith(("/dev/shm", "/var/"))  # memory, and the disk of somebody's containers
+    return not kept and any(map(SYSTEM.fullmatch, above))
+
+
+def _is_in(path, folders):
+    return any((path + "/").startswith(one.rstrip("/") + "/") for one in folders)
+
+
+def _mounts():
+    """Return {mount point: kind of its file system}, {} where they can't be read."""
+    found = {}
+    with suppress(OSError, ValueError), open("/proc/self/mounts", errors="surrogateescape") as file:
+        for line in file:
+            where, kind = line.split(" ")[1:3]
+            where = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), where)
+            found[where] = kind
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

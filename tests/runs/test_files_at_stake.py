@@ -1,0 +1,304 @@
+"""What a stop would destroy: all that lies there and may be somebody's only copy, and nothing that comes back."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from remote_gpu_trainer.runs import card_users, files_at_stake, home_copy
+
+from tests.engines.fake_run import fake_run, put_job
+
+DESTROYED: tuple[str, ...] = ()
+
+
+@pytest.fixture
+def box(tmp_path, monkeypatch):
+    home = tmp_path / "box"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(home)
+    return home
+
+
+def look(capsys, kept=DESTROYED, **asked):
+    given = {"below": "~", "kept": kept, "seconds": 20, "runs": [], "durable": [], "places": []}
+    files_at_stake.main([json.dumps({**given, **asked})])
+    told = json.loads(capsys.readouterr().out)
+    home = os.path.expanduser("~")
+    told["files"] = [os.path.relpath(path, home) for path, _ in told["files"]]
+    told["runs"] = [os.path.relpath(path, home) for path in told["runs"]]
+    return told
+
+
+def put(path, data=b"x"):
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def a_run(home, name="toy", **job):
+    run = fake_run(home, name, alive=False, phase="done")
+    put_job(run, {"job": job, "rendered": {"work_dir": str(run / "code")}})
+    put(run / ".done", b"{}")
+    return run
+
+
+def test_a_box_with_packages_and_caches_alone_has_nothing_to_lose(box, capsys):
+    big = bytes(files_at_stake.COUNTS_FROM)
+    for path in (
+        ".cache/huggingface/hub/model.safetensors", ".local/bin/uv", ".triton/a.bin", ".nv/b.bin",
+        "venv/lib/python3.11/site-packages/torch/lib/libtorch.so", "venv/bin/python3",
+        "miniconda3/pkgs/x.tar", "miniconda3/lib/libmkl.so", "miniconda3/envs/e/lib/libx.so",
+        "tmp/torchinductor_root/x/kernel.so", "p/__pycache__/a.bin", "site-packages/w.pt",
+    ):  # fmt: skip
+        put(box / path, big)
+    put(box / "venv/pyvenv.cfg")
+    put(box / "miniconda3/conda-meta/history")
+    for path in (".bash_history", "notes.txt", "p/train.py", "empty.pt"):
+        put(box / path, b"" if path == "empty.pt" else b"x")
+    told = look(capsys)
+    assert (told["files"], told["runs"], told["why"]) == ([], [], "")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["best.pt", "work/x/model.SAFETENSORS", "venv/outputs/last.ckpt", ".held/a.npz", "d/e/x.tar"],
+)
+def test_weights_count_wherever_they_lie(box, capsys, path):
+    put(box / "venv/pyvenv.cfg")
+    put(box / path)
+    assert look(capsys)["files"] == [path]
+
+
+def test_a_large_file_of_any_name_counts(box, capsys):
+    put(box / "snapshot_100", bytes(files_at_stake.COUNTS_FROM))
+    put(box / "snapshot_99", bytes(files_at_stake.COUNTS_FROM - 1))
+    assert look(capsys)["files"] == ["snapshot_100"]
+
+
+def test_where_a_run_saves_all_counts_and_links_are_followed(box, capsys):
+    run = a_run(box, checkpoint={"folder": "out"}, results=["res/*.json"])
+    put(run / "code/out/step_1.json")
+    put(run / "code/res/a.json")
+    put(run / "code/train.py")
+    put(box / "scratch/big/step_9.json")
+    (run / "code/out/step_9").symlink_to(box / "scratch/big")
+    (run / "code/out/again").symlink_to(run / "code")
+    put(box / "scratch/other.json")
+    told = look(capsys)
+    saved = {"runs/toy/code/out/step_1.json", "runs/toy/code/res/a.json", "scratch/big/step_9.json"}
+    assert saved <= set(told["files"]) and "scratch/other.json" not in told["files"]
+    assert told["runs"] == ["runs/toy"]
+
+
+def test_a_checkpoint_behind_a_link_from_a_kept_volume_counts(box, capsys, tmp_path):
+    volume = tmp_path / "volume"
+    run = a_run(volume, checkpoint={"folder": "out"})
+    put(box / "scratch/step_9.json")
+    (run / "code/out").mkdir(parents=True)
+    (run / "code/out/step_9").symlink_to(box / "scratch")
+    assert look(capsys, runs=[str(run)])["files"] == ["scratch/step_9.json"]
+
+
+def test_what_the_stop_keeps_is_not_looked_at(box, capsys):
+    put(box / "best.pt")
+    mount = box
+    while not os.path.ismount(mount):
+        mount = mount.parent
+    assert look(capsys, kept=[str(mount)])["files"] == []
+    assert look(capsys, kept=[f"{mount}/elsewhere"])["files"] == ["best.pt"]
+
+
+def test_code_that_was_sent_counts_only_once_it_was_changed(box, capsys):
+    run = a_run(box)
+    weights = put(run / "code/base.pt")
+    put(run / "sent.json", json.dumps(["code/base.pt"]).encode())
+    assert look(capsys)["files"] == []
+    put(run / "code/new.pt").rename(weights)
+    assert look(capsys)["files"] == ["runs/toy/code/base.pt"]
+
+
+def test_a_folder_that_cannot_be_read_and_one_that_is_too_full_are_told(box, capsys, monkeypatch):
+    (box / "secret").mkdir()
+    scan = os.scandir
+
+    def closed(path):
+        if str(path).endswith("secret"):
+            raise PermissionError(13, "Permission denied")
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    assert look(capsys)["why"] == f"{box}/secret can't be read (Permission denied)"
+    monkeypatch.setattr(os, "scandir", scan)
+    for number in range(9):
+        put(box / f"{number}.pt")
+    monkeypatch.setattr(files_at_stake, "MOST_FILES", 5)
+    assert "can't be looked at" in look(capsys)["why"]
+    monkeypatch.setattr(files_at_stake, "MOST_FILES", 50)
+    monkeypatch.setattr(files_at_stake, "MOST_TOLD", 5)
+    assert look(capsys)["why"] == "over 5 files count"
+
+
+def durable(box, to="s3://b/x", code="0", **more):
+    run = a_run(box, checkpoint={"folder": "out"}, durable={"to": to, "what": ["out"], **more})
+    put(run / "code/out/1.pt")
+    put(run / "own/final-sync")
+    put(run / "own/place.json", json.dumps({"to": to, "id": "a"}).encode())
+    put(run / "syncs", code.encode())
+    return run
+
+
+@pytest.mark.parametrize(("code", "files"), [("0", []), ("1", ["runs/toy/code/out/1.pt"])])
+def test_what_a_durable_place_holds_is_asked_of_it_again(box, capsys, code, files):
+    run = durable(box, code=code)
+    told = look(capsys, runs=[str(run)], durable=[str(run)])
+    assert told["files"] == files and told["runs"] == (["runs/toy"] if files else [])
+    put(run / "code/more/best.pt")
+    told = look(capsys, runs=[str(run)], durable=[str(run)])
+    assert told["files"] == [*files, "runs/toy/code/more/best.pt"]
+
+
+@pytest.mark.parametrize("how", ["a path", "its own ssh address", "as the job says"])
+def test_a_durable_place_that_dies_with_the_box_proves_nothing(box, capsys, how):
+    to = {"a path": str(box / "keep"), "its own ssh address": "box:keep"}.get(how, "s3://b/x")
+    run = durable(box, to, on_this_box=how == "as the job says")
+    if how == "its own ssh address":
+        put(box / "keep/.rgt-place", b'{"id": "a"}')
+        put(box / "keep/out.generations/1/data.json")
+    told = look(capsys, runs=[str(run)], durable=[str(run)])
+    assert told["runs"] == ["runs/toy"] and told["files"] == ["runs/toy/code/out/1.pt"]
+
+
+def test_a_durable_place_whose_run_is_gone_is_somebodys_only_copy(box, capsys):
+    put(box / "keep/.rgt-place", b'{"id": "b"}')
+    put(box / "keep/out.generations/1/data.json")
+    assert "keep/out.generations/1/data.json" in look(capsys)["files"]
+
+
+@pytest.mark.parametrize("way", ["moved", "replaced with its old times", "behind a link"])
+def test_a_change_of_a_run_shows_though_its_times_are_old(box, way):
+    run = a_run(box, checkpoint={"folder": "out"})
+    file = put(run / "code/out/1.json", b"1")
+    (run / "code/out/more").symlink_to(box / "scratch")
+    new = put(box / "new.json", b"2")
+    for path in (new, file):
+        os.utime(path, (1, 1))
+    put(box / "scratch/2.json")
+    before = files_at_stake.files_of_run(str(run))
+    assert files_at_stake.files_of_run(str(run)) == before
+    if way == "behind a link":
+        put(box / "scratch/3.json")
+    else:
+        new.rename(file if way.startswith("replaced") else file.with_name("best.json"))
+    assert files_at_stake.files_of_run(str(run)) != before
+
+
+def test_a_copy_tells_what_it_holds_of_each_place(tmp_path):
+    manifest = {
+        "files": [{"path": "out/1.pt", "bytes": 1}, {"path": "big/a/2.pt", "bytes": 2},
+                  {"path": "bigger.pt", "bytes": 3}, {"path": "one.pt", "bytes": 4}],
+        "places": {"big": "~/scratch/big", "one.pt": "/data/one.pt"},
+    }  # fmt: skip
+    (tmp_path / home_copy.MANIFEST).write_text(json.dumps(manifest))
+    copy = home_copy.describe_copy(tmp_path)
+    assert home_copy.read_sizes(copy) == {
+        "": {"out/1.pt": 1, "bigger.pt": 3}, "~/scratch/big": {"a/2.pt": 2},
+        "/data/one.pt": {"": 4},
+    }  # fmt: skip
+    (tmp_path / home_copy.MANIFEST).write_text('{"files": 7}')
+    assert home_copy.read_sizes(copy) == {}
+
+
+# Who uses the cards.
+
+SLEEP = "import time; time.sleep(60)"
+
+
+@pytest.fixture
+def program(box):
+    made = []
+
+    def start(*words, **variables):
+        env = {"PATH": os.environ["PATH"], "HOME": str(box), **variables}
+        made.append(subprocess.Popen(words or [sys.executable, "-c", SLEEP], env=env, cwd=box))
+        while not card_users.read_words(made[-1].pid):
+            pass
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.kill()
+        one.wait()
+
+
+def users(capsys, *runs):
+    code = card_users.main(["~", *map(str, runs)])
+    out = capsys.readouterr().out
+    return code, json.loads(out) if out else None
+
+
+@pytest.fixture
+def cards(monkeypatch):
+    """No card of this machine is seen."""
+    monkeypatch.setattr(card_users, "DEVICES", ())
+    monkeypatch.setattr(card_users, "_named", lambda: [])
+    return monkeypatch
+
+
+def test_where_no_card_can_be_seen_any_python_may_use_one(program, cards, capsys):
+    program("sleep", "60")
+    assert users(capsys) == (0, [])
+    program()
+    code, [command] = users(capsys)
+    assert code == 0 and command.endswith(SLEEP)
+
+
+def test_who_holds_a_card_open_uses_it_and_other_python_does_not(program, cards, capsys, box):
+    cards.setattr(card_users, "DEVICES", (str(box / "card"),))
+    put(box / "card")
+    program()
+    assert users(capsys) == (0, [])
+    other = program("sleep", "60")
+    real = card_users.read_open_files
+    cards.setattr(card_users, "read_open_files",
+                  lambda pid: {"3": "/dev/nvidia0"} if pid == other.pid else real(pid))  # fmt: skip
+    assert users(capsys) == (0, ["sleep 60"])
+    cards.setattr(card_users, "read_open_files", lambda pid: {})  # of another user
+    code, [command] = users(capsys)
+    assert command.endswith(SLEEP)
+
+
+def test_what_nvidia_smi_names_uses_a_card_and_its_failure_is_not_nobody(program, cards, capsys):
+    other = program("sleep", "60")
+    cards.setattr(card_users, "_named", lambda: [other.pid])
+    assert users(capsys) == (0, ["sleep 60"])
+    cards.setattr(card_users, "_named", lambda: None)
+    assert users(capsys) == (1, None)
+
+
+@pytest.mark.parametrize(("text", "named"), [("exit 18", None), ("echo 77; exit 0", [77])])
+def test_the_exit_code_of_nvidia_smi_counts(tmp_path, monkeypatch, text, named):
+    tool = put(tmp_path / "bin/nvidia-smi", f"#!/bin/sh\n{text}\n".encode())
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    assert card_users._named() == named
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_process_is_ours_only_while_its_known_run_lives(program, cards, capsys, box, lives):
+    run = a_run(box)
+    if lives:
+        (run / ".done").unlink()
+    program(RGT_RUN_DIR=str(run / "cells/a"))
+    assert len(users(capsys, run)[1]) == (0 if lives else 1)
+    assert len(users(capsys)[1]) == 1, "a run that isn't known is somebody else's"
+
+
+def test_the_runner_of_a_known_run_is_ours(program, cards, capsys, box):
+    run = a_run(box)
+    program(sys.executable, "-c", SLEEP, str(run / "run.sh"), RGT_OWN="1")
+    assert users(capsys, run) == (0, []) and len(users(capsys)[1]) == 1
