@@ -612,6 +612,33 @@ def test_a_ledger_that_lost_a_confirmed_box_is_told_and_the_box_is_looked_at(wor
     assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)
 
 
+@pytest.mark.parametrize("text", ["before", None])
+def test_a_box_that_an_older_list_of_boxes_lacks_is_told_until_it_is_forgotten(world, text):
+    before = ledger.place().read_bytes()
+    ledger.opened("late:22", "late")
+    if text:
+        ledger.place().write_bytes(before)
+    else:
+        shutil.rmtree(ledger.jobs_place())
+        for file in (ledger.place(), guard_files.place("confirmed.json")):
+            file.unlink()
+    (world.place / "late").mkdir()
+    told = world.round()
+    assert told.code == 2 and not world.stops and "doesn't have " in told.lines[0]
+    names = ["late:22"] if text else ["gpu:22", "late:22"]
+    assert typed(told.lines[0]) == [f"rgt release {name} --forget" for name in names]
+    assert run("release", "late", "--forget").return_value == 0
+    assert "late" not in str(world.round().lines)
+
+
+def test_what_the_list_of_boxes_holds_is_noted_in_each_round(world):
+    note = guard_files.place("ledger.json")
+    note.unlink()  # as an older release left it
+    world.round()
+    ledger.place().unlink()
+    assert ledger.lost() == {"gpu:22": "gpu"}
+
+
 def test_a_confirmed_box_that_is_known_to_be_gone_is_not_damage(world):
     ledger.gone("gpu:22", "gpu", "the user says so")
     assert (world.round().lines, guard_files.read().last.code) == ([], 0)

@@ -9,7 +9,7 @@ import types
 
 import pytest
 from remote_gpu_trainer.cli import main
-from remote_gpu_trainer.runs import ledger, purse, this_machine
+from remote_gpu_trainer.runs import ledger, local_files, purse, this_machine
 from remote_gpu_trainer.text.money import Money
 
 HOUR = 3600.0
@@ -253,14 +253,21 @@ def whole_restored():
     os.utime(this_machine.place(), ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
+def both_deleted():
+    purse.place().unlink()
+    ledger.place().unlink()
+
+
 LOSSES = {
     "emptied": (lambda: ledger.place().write_bytes(b""), "isn't what it was"),
     "deleted": (lambda: ledger.place().unlink(), "isn't what it was"),
     "its first line deleted": (lambda: without(0), "isn't what it was"),
     "its last line deleted": (lambda: without(-1 % len(ledger._events())), "isn't what it was"),
     "put back from a backup": (restored(ledger.place), "isn't what it was"),
-    "both put back from a backup": (whole_restored, "copied or restored since"),
-    "no purse": (lambda: purse.place().unlink(), "is missing, and a purse was set at"),
+    "both put back from a backup": (restored(purse.place, ledger.place), "isn't what it was"),
+    "the folder put back from a backup": (whole_restored, "copied or restored since"),
+    "no purse": (lambda: purse.place().unlink(), "purse.json is missing; "),
+    "both deleted": (both_deleted, "purse.json is missing; "),
 }
 
 
@@ -280,18 +287,71 @@ def test_what_was_reserved_is_never_given_out_again_because_a_file_was_lost(how,
     assert main.main(["purse"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: purse: ") and said.count("\n") == 1
-    assert ("30.00 of 40 USD were spent or reserved at 2026-09-21" in said) is ("was:" in said)
+    is_told = "30.00 of 40 USD were spent or reserved at 2026-09-21" in said
+    assert is_told is ("copied or restored" not in said)
     assert main.main(["purse", "set", "100", "USD"]) == 0
     assert purse.reserve(run_of("b", NOW + HOUR), NOW)
 
 
 def test_an_older_purse_that_is_put_back_is_none():
     purse.set_limit(Money(400, "USD"), NOW)
-    before = purse.place().read_bytes()
+    rent("a", NOW)
+    before = purse.place().read_bytes(), ledger.place().read_bytes()
     purse.set_limit(Money(40, "USD"), NOW + HOUR)
-    purse.place().write_bytes(before)
-    with pytest.raises(purse.OverPurse, match="isn't the purse that was set last"):
-        purse.account(NOW + HOUR)
+    rent("b", NOW)
+    for file, data in zip((purse.place(), ledger.place()), before, strict=True):
+        file.write_bytes(data)
+        with pytest.raises(purse.OverPurse, match="isn't the purse that was set last"):
+            purse.account(NOW + HOUR)
+
+
+def test_what_is_added_to_a_list_that_was_cut_makes_it_no_whole_one():
+    rent("a", NOW)
+    purse.set_limit(Money(40, "USD"), NOW)
+    lines = ledger.place().read_bytes()
+    purse.reserve(run_of("a", NOW + 15 * HOUR), NOW)
+    ledger.place().write_bytes(lines)
+    for number in range(9):
+        rent(f"b{number}", NOW)
+    with pytest.raises(purse.OverPurse, match="isn't what it was"):
+        purse.account(NOW)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"size": -1, "boxes": 7}'])
+def test_a_damaged_note_of_the_list_holds_up_a_run_only_where_a_purse_is_set(text):
+    wanted = run_of("a", NOW + HOUR)
+    rent("a", NOW)
+    [file] = ledger.place().parent.glob("guard/ledger.json")
+    for is_set in (False, True):
+        if is_set:
+            purse.set_limit(Money(40, "USD"), NOW)
+        file.write_text(text)
+        rent(f"b{is_set}", NOW)
+        assert file.read_text() == text and ledger.lost() == {}
+        assert f"{file} is damaged" in str(ledger.damage())
+        if not is_set:
+            assert purse.reserve(wanted, NOW) is None
+            continue
+        with pytest.raises(purse.OverPurse, match="guard/ledger.json is damaged"):
+            purse.reserve(wanted, NOW)
+        purse.set_limit(Money(40, "USD"), NOW)
+        assert purse.reserve(wanted, NOW).left == 38
+
+
+def test_boxes_that_the_list_lost_are_known_until_it_names_them_again():
+    rent("a", NOW)
+    before = ledger.place().read_bytes()
+    rent("b", NOW)
+    ledger.gone("a:22", "a", "")
+    assert ledger.lost() == {}
+    ledger.place().unlink()
+    assert ledger.lost() == {"b:22": "b"}
+    ledger.place().write_bytes(before)
+    rent("c", NOW)
+    ledger.note_written()
+    assert ledger.lost() == {"b:22": "b"}
+    rent("b", NOW)
+    assert ledger.lost() == {}
 
 
 def test_a_run_that_the_list_of_boxes_lost_counts_until_the_purse_is_set_anew():
@@ -405,10 +465,10 @@ def test_a_purse_that_cannot_be_locked_reserves_nothing(monkeypatch):
 
     rent("a", NOW)
     with monkeypatch.context() as patch:
-        patch.setattr(purse, "lock", fails)
+        patch.setattr(local_files, "lock", fails)
         assert purse.reserve(run_of("a", NOW + HOUR), NOW) is None  # without a purse: no refusal
     purse.set_limit(Money(40, "USD"), NOW)
-    monkeypatch.setattr(purse, "lock", fails)
+    monkeypatch.setattr(local_files, "lock", fails)
     with pytest.raises(purse.OverPurse, match="can't lock"):
         purse.reserve(run_of("a", NOW + HOUR), NOW)
 

@@ -119,6 +119,8 @@ class _Round:
         self.acted = ""
         rentals = (rental for rental in ledger.rentals() if rental.end is None)
         self.ends = {rental.box.address: rental.ends for rental in rentals}
+        with suppress(OSError):  # of a release that noted nothing of it, too
+            ledger.note_written()
         self.damaged_at = -inf  # no box that was made before is judged
         self.is_offline = False
 

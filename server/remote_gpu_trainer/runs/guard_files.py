@@ -120,13 +120,8 @@ class Kept:
         return tuple(times)
 
     def lost(self, jobs: list[Known]) -> dict[str, str]:
-        """Return the boxes that jobs or confirmations name and the ledger lost: {address: name}."""
-        found = {address: address for address in known_jobs.lost(jobs)}
-        return found | {
-            one.address: one.name
-            for one in self.confirmed.values()
-            if one.address not in ledger.addresses()
-        }
+        """Return the boxes that jobs name or the ledger held, and that it lost: {address: name}."""
+        return {address: address for address in known_jobs.lost(jobs)} | ledger.lost()
 
     def drill(self, own: Confirmed) -> Receipt | None:
         """Return the newest drill of such a box of this account, passed or not."""

@@ -5,6 +5,9 @@ user says that it is gone or their own. If the home is missing or read-only, not
 and commands work all the same. A corrupt or foreign line is skipped, and `damage` tells of it to
 those who act on money. A box is known by the address of its name at that time. So a name that leads
 elsewhere later doesn't hide the old box.
+
+Lines are only ever added. Another file, beside the mark of this machine, has what it held when it
+was written last: so a ledger that was deleted, cut or put back from a backup is no empty one.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ import json
 import os
 import shlex
 import time
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,8 +36,8 @@ MOST_BYTES = 64 << 20  # of the file's end, some 300,000 events: what is older i
 OPENED, GONE, OWN, REMINDED, LISTED = "opened", "gone", "own", "reminded", "listed"
 RELEASED = "released"
 RESERVED = "reserved"
-LIMITED = "limited"  # a purse was set at `since`, 0 where it was cleared
 DAMAGED = "delete that line; boxes and runs that only it names may still be billed"
+DAMAGED_LAST = "delete it, look at your boxes, and set a purse anew if you have one"
 ABOUT_BOXES = ("status", "release", "health")  # the commands that print the reminder
 DAY = 24 * 3600  # seconds between two reminders
 
@@ -65,6 +68,33 @@ class Event:
             raise ValueError("no address")
         if self.event == RESERVED and (not self.folder or self.until is None):
             raise ValueError("no run, or no end")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What was counted last of a purse. `since`: when that was set, in seconds since 1970; `told`:
+    what was spent or reserved, in words."""
+
+    since: Seconds
+    told: str
+
+
+@dataclass(frozen=True)
+class LastWritten:
+    """What the ledger held when it was written last.
+
+    `size`, `digest`: of its bytes. `boxes`: the name of each that was open, by its address, and of
+    each that it lost since. `counted`: of the purse that was set last, None for none. `is_cut`:
+    lines were lost or changed since that was set.
+    """
+
+    size: int = 0
+    digest: str = ""
+    boxes: dict[str, str] = field(default_factory=dict)
+    counted: Counted | None = None
+    is_cut: bool = False
+
+    __pydantic_config__ = local_files.STRICT
 
 
 class Price(NamedTuple):
@@ -212,8 +242,8 @@ def released(address: str, folder: str, mark: str, copy: Copy, now: float | None
     `folder`: of the run, on the box. `mark`: by it the box tells that the run didn't go on since.
     `copy`: where they lie, for a later look.
     """
-    there = {"to": copy.folder, "manifest": copy.manifest}
-    return _append(RELEASED, now, address=address, folder=folder, mark=mark, **there)
+    to, whole = copy.folder, copy.manifest
+    return _append(RELEASED, now, address=address, folder=folder, mark=mark, to=to, manifest=whole)
 
 
 def releases(address: str) -> dict[str, tuple[str, Copy]]:
@@ -286,7 +316,59 @@ def addresses() -> set[str]:
 
 def damage() -> Damaged | None:
     """Return what is wrong with the ledger and what to do, None for nothing."""
+    try:
+        last_written()
+    except Damaged as error:
+        return _read_lines()[1] or error
     return _read_lines()[1]
+
+
+def last_written() -> LastWritten:
+    """Return what the ledger held when it was written last. Raises Damaged."""
+    kept = local_files.read(_last_place(), LastWritten, DAMAGED_LAST) or LastWritten()
+    return replace(kept, is_cut=kept.is_cut or _digest(kept.size) != (kept.digest or _digest(0)))
+
+
+def lost() -> dict[str, str]:
+    """Return the boxes that the ledger held, and doesn't name any more: {address: name}."""
+    with suppress(Damaged):
+        known = addresses()
+        return {
+            address: name for address, name in last_written().boxes.items() if address not in known
+        }
+    return {}
+
+
+def note_written(**change: Any) -> None:
+    """Note what the ledger holds now, and what changes of the rest. Raises OSError.
+
+    A damaged note stays as it is, and is told, until its `counted` changes.
+    """
+    with _locked():
+        _note_written(**change)
+
+
+def _note_written(**change: Any) -> None:
+    try:
+        before = last_written()
+    except Damaged:
+        if "counted" not in change:
+            return
+        before = LastWritten()
+    known = addresses()
+    boxes = {address: name for address, name in before.boxes.items() if address not in known}
+    boxes |= {box.address: box.name for box in still_open()}
+    size = place().stat().st_size if place().exists() else 0
+    told = replace(before, **{"size": size, "digest": _digest(size), "boxes": boxes, **change})
+    local_files.write(_last_place(), json.dumps(asdict(told), ensure_ascii=False).encode())
+
+
+def _last_place() -> Path:
+    return place().parent / "guard" / "ledger.json"
+
+
+def _locked() -> AbstractContextManager[None]:
+    return local_files.locked(place().with_name("ledger.lock"))
 
 
 def reminder(
@@ -385,27 +467,12 @@ def _with_prices(rental: Rental) -> Rental:
     return replace(rental, box=replace(rental.box, prices=(*rental.box.prices, *own)))
 
 
-def limited(since: float, now: float | None = None) -> bool:
-    """Note when a purse was set, 0 for one that was cleared. False when it can't be written."""
-    return _append(LIMITED, now, since=since)
-
-
-def limited_since() -> float:
-    """Return when the purse was set that was set last, 0 for none, or one that was cleared."""
-    return next((event.since for event in reversed(_events()) if event.event == LIMITED), 0.0)
-
-
-def fingerprint(size: int | None = None) -> tuple[int, str]:
-    """Return the bytes of the file and their digest, of the first `size` alone where it is given.
-
-    Lines are only ever added, so what was there once stays as it was.
-    """
-    try:
-        with place().open("rb") as file:
-            data = file.read() if size is None else file.read(size)
-    except OSError:
-        data = b""
-    return len(data), hashlib.sha256(data).hexdigest()
+def _digest(size: int) -> str:
+    """Return the digest of the first bytes of the file."""
+    data = b""
+    with suppress(OSError), place().open("rb") as file:
+        data = file.read(size)
+    return hashlib.sha256(data).hexdigest()
 
 
 def reserve(address: str, folder: str, until: float, now: float | None = None, **more: Any) -> bool:
@@ -413,7 +480,7 @@ def reserve(address: str, folder: str, until: float, now: float | None = None, *
 
     `until`: 0 where this start gives back what it reserved. `more`: `id` of this start, `price` and
     `currency` of an hour, and `since`, when it began: then the starts of this run before it are
-    over.
+    over. `counted`: of the purse with it.
     """
     return _append(RESERVED, now, address=address, folder=folder, until=until, **more)
 
@@ -454,10 +521,14 @@ def _read_lines() -> tuple[list[Event], Damaged | None]:
     return local_files.read_lines(place(), Event, DAMAGED, MOST_BYTES)
 
 
-def _append(event: str, now: float | None, **fields: object) -> bool:
+def _append(
+    event: str, now: float | None, counted: Counted | None = None, **fields: object
+) -> bool:
     line = json.dumps({"t": _now(now), "event": event, **fields}, ensure_ascii=False)
     try:
-        local_files.append(place(), line.encode("utf-8", "replace"))
+        with _locked():
+            local_files.append(place(), line.encode("utf-8", "replace"))
+            _note_written(**({"counted": counted} if counted else {}))
     except (OSError, ValueError):
         return False
     return True

@@ -10,6 +10,8 @@ import errno
 import os
 import shlex
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -128,6 +130,18 @@ def append(file: Path, line: bytes, sync: bool = False) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if sync:
             os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(file: Path, waits: bool = True) -> Iterator[None]:
+    """Let one process at a time have a file of locks. Raises OSError, as `lock` does."""
+    make_folder(file.parent)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        lock(descriptor, waits)
+        yield
     finally:
         os.close(descriptor)
 

@@ -1,8 +1,8 @@
 """A limit on what all boxes together may cost. An estimate by time and price.
 
-The limit is a file of its own, written whole: damage to another file can't lift it. It knows the
-list of boxes as it was at the last reservation, and that list knows when the purse was set: where
-one of them was lost, cut or put back from a copy, nobody can say what is left.
+The limit is a file of its own, written whole: damage to another file can't lift it. A third file
+knows what the list of boxes held last, and when the purse was set: where one of them was lost, cut
+or put back from a copy, nobody can say what is left.
 `start` reserves the worst case of a run, that is the price of its box until the run ends at the
 latest, and refuses what doesn't fit. A box that isn't confirmed gone goes on counting; one that is
 gone counts by its hours. It is a brake for whoever keeps to it: it stops no box, and knows only
@@ -16,7 +16,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 from ..boxes.box import Box, address
 from ..runner.deadline import after
 from ..text import BadRequest, UserError
-from ..text.locking import lock
 from ..text.money import Money
 from ..text.spans import shown_moment, shown_seconds
 from . import known_jobs, ledger, local_files, this_machine
@@ -47,18 +46,13 @@ class OverPurse(UserError):
 class _Limit:
     """The file of a purse. Times: seconds since 1970.
 
-    `since`: when it was set. `here`: the mark of this machine and of these files. `size`, `digest`:
-    of the ledger at the last reservation, at `at`; `counted`: what was spent or reserved then.
+    `since`: when it was set. `here`: the mark of this machine and of these files.
     """
 
     amount: float
     currency: str
     since: Seconds
     here: str
-    size: int
-    digest: str
-    at: Seconds
-    counted: float
 
     @property
     def money(self) -> Money:
@@ -92,6 +86,11 @@ class Account:
     def left(self) -> float:
         """Return what may still be reserved, never below 0."""
         return max(0.0, self.purse.amount - self.spent - self.reserved)
+
+    def noted(self, at: float) -> ledger.Counted:
+        """Return what is noted of it, counted at a moment."""
+        told = f"{self.spent + self.reserved:.2f} of {self.purse} were spent or reserved"
+        return ledger.Counted(self.since, f"{told} at {shown_moment(at)}")
 
     def as_dict(self) -> dict[str, Any]:
         """Return all amounts, as `purse --json` prints them."""
@@ -131,36 +130,20 @@ def set_limit(money: Money | None, now: float | None = None) -> None:
     """Limit what all boxes together may cost from now on, None for no limit. Raises BadRequest."""
     moment = time.time() if now is None else now
     try:
-        if money is None and not _is_there() and not ledger.limited_since():
-            return
-        with _locked():  # who reserves now writes the file, too
-            if not ledger.limited(moment if money else 0.0, moment):
-                raise OSError
+        with suppress(Damaged):
+            if money is None and not os.path.lexists(place()) and not ledger.last_written().counted:
+                return
+        with _locked():
             if money is None:
+                ledger.note_written(counted=None, is_cut=False)
                 place().unlink(missing_ok=True)
             else:
-                here = this_machine.make()
-                counted = _count(money, moment, ledger.rentals(), moment)
-                _write(_Limit(*money, moment, here, 0, "", moment, 0.0), counted, moment)
+                limit = _Limit(*money, moment, this_machine.make())
+                found = _count(money, moment, ledger.rentals(), moment)
+                ledger.note_written(counted=found.noted(moment), is_cut=False)
+                local_files.write(place(), json.dumps(asdict(limit)).encode())
     except (OSError, OverPurse):
         raise BadRequest(f"can't write {place()}; check its permissions and the disk") from None
-
-
-def _is_there() -> bool:
-    """Return whether a file of a purse is there. Raises OSError where nobody can say."""
-    try:
-        place().lstat()
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _write(limit: _Limit, counted: Account, now: float) -> None:
-    """Write the purse, with the ledger as it is now. Raises OSError."""
-    size, digest = ledger.fingerprint()
-    told = counted.spent + counted.reserved
-    limit = replace(limit, size=size, digest=digest, at=now, counted=told)
-    local_files.write(place(), json.dumps(asdict(limit)).encode())
 
 
 def account(now: float) -> Account | None:
@@ -169,7 +152,7 @@ def account(now: float) -> Account | None:
     if limit is None:
         return None
     counted = _count(limit.money, limit.since, ledger.rentals(), now)
-    return replace(counted, lost=sorted(known_jobs.lost(known_jobs.every())))
+    return replace(counted, lost=sorted({*known_jobs.lost(known_jobs.every()), *ledger.lost()}))
 
 
 def _purse() -> _Limit | None:
@@ -177,37 +160,35 @@ def _purse() -> _Limit | None:
     isn't what was written last: what that held may be a box that spends it."""
     try:
         limit = local_files.read(place(), _Limit, ANEW)
-        told = str(ledger.damage() or "") if limit else ""
+        told = str((limit and ledger.damage()) or "")
     except Damaged as error:
         limit, told = None, str(error)
-    if told := told or _what_is_lost(limit):
+    with suppress(Damaged):  # told above where a purse is set
+        told = told or _what_is_lost(limit, ledger.last_written())
+    if told:
         raise OverPurse(f"purse: {told}; until then nothing is reserved, and no run is started")
     return limit
 
 
-def _what_is_lost(limit: _Limit | None) -> str:
+def _what_is_lost(limit: _Limit | None, written: ledger.LastWritten) -> str:
     """Return which of the files isn't what was written last and what to do, '' for none."""
-    since = ledger.limited_since()
+    looks, last = f"look at your boxes, then {ANEW}", written.counted
     if limit is None:
-        missing = f"{place()} is missing, and a purse was set at {shown_moment(since)}; {ANEW}"
-        return missing if since else ""
-    looks = f"look at your boxes, then {ANEW}"
+        return f"{place()} is missing; {last.told}; {ANEW}" if last else ""
     if limit.here != this_machine.mark():
         return f"it was set on another machine, or its files were copied or restored since; {looks}"
-    known = f"{limit.counted:.2f} of {limit.money} were spent or reserved at "
-    known += shown_moment(limit.at)
-    if ledger.fingerprint(limit.size) != (limit.size, limit.digest):
+    if last is None or last.since != limit.since:
+        return f"{place()} isn't the purse that was set last; {looks}"
+    if written.is_cut:
         return (
             f"the list of boxes, {ledger.place()}, isn't what it was: it is missing, or lines were "
-            f"lost or changed; {known}. Put it back, or {looks}"
+            f"lost or changed; {last.told}. Put it back, or {looks}"
         )
-    if since != limit.since:
-        return f"{place()} isn't the purse that was set last; {looks}"
     lost = known_jobs.lost([job for job in known_jobs.every() if job.at >= limit.since])
     if lost:
         return (
             f"the list of boxes, {ledger.place()}, doesn't have {', '.join(sorted(lost))}, where a "
-            f"run was started since; {known}. Put it back, or {looks}"
+            f"run was started since; {last.told}. Put it back, or {looks}"
         )
     return ""
 
@@ -245,9 +226,9 @@ class Wanted:
     hourly: Money | None
     id: str = field(default_factory=lambda: secrets.token_hex(6))
 
-    def note(self, until: float, now: float | None, since: float = 0.0) -> bool:
+    def note(self, until: float, now: float | None, since: float = 0.0, **more: Any) -> bool:
         """Note in the ledger what is reserved. False when it can't be written."""
-        return ledger.reserve(self.address, self.folder, until, now, **self._told(since))
+        return ledger.reserve(self.address, self.folder, until, now, **self._told(since), **more)
 
     def event(self, until: float, now: float, since: float = 0.0) -> ledger.Event:
         """Return what `note` would note."""
@@ -316,17 +297,11 @@ def reserve(wanted: Wanted, now: float | None = None) -> Account | None:
         limit, found = _purse(), None
         if limit:
             found = _check(limit, wanted, moment)
-            file = ledger.place()
-            try:
-                if not wanted.note(wanted.until, now):
-                    raise OSError
-                file = place()
-                _write(limit, found, moment)
-            except OSError:
+            if not wanted.note(wanted.until, now, counted=found.noted(moment)):
                 raise OverPurse(
-                    f"purse: can't write {file}, so nothing is reserved; check its permissions and "
-                    "the disk"
-                ) from None
+                    f"purse: can't write {ledger.place()}, so nothing is reserved; check its "
+                    "permissions and the disk"
+                )
     return found
 
 
@@ -344,13 +319,10 @@ def give_back(wanted: Wanted, now: float | None = None) -> None:
 @contextmanager
 def _locked() -> Iterator[None]:
     """Let one process at a time reserve. Raises OverPurse."""
-    file, held = ledger.place().with_name("purse.lock"), ExitStack()
-    with held:
+    file = ledger.place().with_name("purse.lock")
+    with ExitStack() as stack:
         try:
-            local_files.make_folder(file.parent)
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
-            held.callback(os.close, descriptor)
-            lock(descriptor)
+            stack.enter_context(local_files.locked(file))
         except OSError as error:
             raise OverPurse(
                 f"purse: can't lock {file} ({error.strerror}), so nothing is reserved; try again, "
