@@ -220,7 +220,7 @@ def test_a_box_that_is_confirmed_gone_or_the_users_own_is_not_reminded_of_by_tha
     (tmp_path / "list.json").write_text('[{"id": "i-0abc", "ip": "192.0.2.7"}]')
     if words[0] == "--profile":  # once before its end
         assert rgt("release", "old", *words, "--json").returncode == 1
-        (tmp_path / "list.json").write_text("[]")
+        (tmp_path / "list.json").write_text('[{"id": "i-0def"}]')
     done = rgt("release", "old", *words)
     assert done.returncode == 0, done.stderr
     assert "may still be billed: gpu since" in done.stderr and "old since" not in done.stderr

@@ -118,6 +118,7 @@ def test_a_box_past_its_end_is_stopped_once_and_the_step_is_written_first(world)
     assert any("was asked to stop" in line for line in told.lines)
     steps = [json.loads(x)["step"] for x in guard_files.place("journal.jsonl").open()]
     assert steps == ["stop", "stop asked"]
+    fake_ssh_dead(world)
     world.awake()
     told = world.round()
     assert len(world.stops) == 1 and told.lines == ["gpu is stopped, and its disk may be billed"]
@@ -629,6 +630,23 @@ def test_a_box_that_an_older_list_of_boxes_lacks_is_told_until_it_is_forgotten(w
     assert typed(told.lines[0]) == [f"rgt release {name} --forget" for name in names]
     assert run("release", "late", "--forget").return_value == 0
     assert "late" not in str(world.round().lines)
+
+
+@pytest.mark.parametrize("hours", [0.5, 3.0])
+def test_a_box_on_which_nothing_ever_ran_is_told_after_an_hour(world, hours):
+    ledger.opened("idle:22", "idle", now=world.now - 72 * HOUR)
+    ledger.opened("new:22", "new", now=world.now - hours * HOUR)
+    world.job("new", "refused", world.now - hours * HOUR, deadline="200h")
+    for name in ("idle", "new"):
+        (world.place / name).mkdir()
+    refused = fake_run(world.place / "new", "refused", alive=False, phase="failed")
+    (refused / ".failed").write_text("{}")
+    lines = world.round().lines
+    assert any(
+        "idle answers and may be billed, and no run has begun there for 3" in x for x in lines
+    )
+    told = any("new answers and may be billed, and no run has begun" in x for x in lines)
+    assert told is (hours > 1)
 
 
 def test_what_the_list_of_boxes_holds_is_noted_in_each_round(world):

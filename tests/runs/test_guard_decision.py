@@ -111,6 +111,8 @@ def test_nothing_known_is_no_stop_and_no_warning():
         ({"ends": (), "late": NOW - 7200}, "gpu is 2.0 h past its end"),
         ({"late": NOW - 7200, "listed": (replace(BOX, standing="ended", state="terminated"),)}, "i-1 is terminated, and yet gpu answers"),
         ({"longer": ("toy",), "listed": (replace(BOX, standing="stopped", state="stopped"),)}, "gpu is 5.0 h past its end, and may still be billed"),
+        ({"listed": (replace(BOX, standing="ended", state="TERMINATED"),)}, "i-1 is TERMINATED, and yet gpu answers, and may be billed"),
+        ({"ends": (), "idle_since": NOW - 7200}, "gpu answers and may be billed, and no run has begun there for 2.0 h; if it is gone: rgt release gpu --forget, or if"),
         ({"ends": (), "ended": ("toy (finished)",)}, "nothing runs there any more: toy (finished)"),
     ],
 )  # fmt: skip
@@ -121,6 +123,8 @@ def test_what_may_be_billed_is_told(change, line):
 
 def test_a_good_run_and_a_box_that_is_gone_are_no_warning():
     alive = replace(GOOD, ends=(End("toy", NOW + HOUR, HOUR),))
-    gone = replace(GOOD, listed=(replace(BOX, standing="ended"),))
-    for seen in (alive, gone):
+    gone = replace(DEAD, listed=(replace(BOX, standing="ended"),))
+    fresh = replace(GOOD, ends=(), idle_since=NOW - 3000)
+    used = replace(GOOD, ends=(), idle_since=NOW - 7200, strangers=("jupyter",))
+    for seen in (alive, gone, fresh, used):
         assert warnings(seen, decide(seen)) == []

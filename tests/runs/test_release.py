@@ -615,6 +615,10 @@ def test_an_id_that_no_list_has_shown_proves_nothing(listing, monkeypatch, tmp_p
     assert gone(["abc123"], LIST) is False
     assert gone(["anything"], listing) is None
     assert [one.name for one in ledger.still_open()] == ["gpu"]
+    if listing == "[]":
+        assert gone(["abc123"], listing) is None
+        later = time.time() + 700
+        monkeypatch.setattr(box_gone.time, "time", lambda: later)
     assert gone(["abc123"], listing) is True
     assert not ledger.still_open()
     ledger.opened("gpu:22", "gpu")  # another box, with an id of its own
@@ -734,6 +738,33 @@ def test_an_address_in_a_row_of_a_box_that_is_gone_proves_nothing():
 
 
 @pytest.mark.parametrize(
+    "listing",
+    ["[]", '{"data": {"pods": [], "n": 0}}', "ID   STATUS\n---  ------\n", "no instances"],
+)
+def test_a_list_without_any_box_counts_once_another_is_as_empty_later(
+    listing, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(box, "address", lambda one, *_: f"{one.host}:22")
+    clock = [1_790_000_000.0]
+    monkeypatch.setattr(box_gone.time, "time", lambda: clock[0])
+    runpod = profile.get("runpod")
+    ledger.opened("gpu:22", "gpu")
+
+    def look(minutes, text):
+        clock[0] += 60 * minutes
+        return box_gone.confirm(GPU, runpod, ids=["abc123"], listing=text)
+
+    assert look(0, LIST).gone is False
+    first, soon = look(0, listing), look(9, listing)
+    assert (first.gone, soon.gone) == (None, None) and "once more in 10 min" in first.text
+    assert "another account or an outage" in soon.text and "once more in 60 s" in soon.text
+    assert look(9, LIST).gone is False, "it was an outage, and the ten minutes begin anew"
+    assert look(1, listing).gone is None and ledger.still_open()
+    assert look(10, listing).gone is True and not ledger.still_open()
+
+
+@pytest.mark.parametrize(
     ("data", "gone"),
     [
         (LIST.encode("utf-16"), False),
@@ -753,6 +784,9 @@ def test_a_confirmed_box_leaves_the_ledger_and_no_other(ended, tmp_path):
     assert rgt(*words, "--listing", "-", input=LIST).returncode == 1
     assert len(ledger.still_open()) == 2
     (tmp_path / "list").write_text('[{"id": "zz9"}]')
+    done = rgt(*words, "--listing", "list")
+    assert done.returncode == 2 and "but it answers by ssh" in done.stdout
+    ended.parent.parent.rename(tmp_path / "ended")
     done = rgt(*words, "--listing", "list", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["gone"] is True
     assert [b.name for b in ledger.still_open()] == ["other"]

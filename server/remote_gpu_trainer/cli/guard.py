@@ -54,7 +54,8 @@ def guard(
 ) -> int:
     """Look at each box that `rgt release` hasn't confirmed gone, and warn: past its deadline or
     budget, no answer, a stop that didn't happen, a stopped box whose disk is billed, a box on which
-    nothing runs any more.
+    nothing runs any more or no run has begun for an hour, one that answers although its provider
+    calls it ended, one that an older list of boxes lacks.
 
     It stops a box only where all of this holds: you ran `rgt guard confirm` for it on this machine,
     and its files weren't copied or restored since; a deadline or budget that you wrote has passed,

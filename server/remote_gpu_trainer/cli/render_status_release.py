@@ -518,7 +518,8 @@ def release(
     saved elsewhere: it comes with --also. Then name the other runs on the box whose results aren't
     here, and show what each way of stopping still bills, and the
     provider's command for you to run: only once no other run lives there. With --confirm-gone, look
-    the box up in the provider's list. Nothing is deleted or stopped.
+    the box up in the provider's list: one that answers by ssh isn't gone, and a list without any
+    box must be as empty ten minutes later. Nothing is deleted or stopped.
     A queue's cells come last, beside each other.
 
     The commands about boxes remind you once a day of each box that they reached, until you confirm

@@ -339,6 +339,21 @@ def _why_unproven(text: str, ids: list[str]) -> str:
     return _no_list(text) or _cut(text, ids)
 
 
+def shows_nothing(text: str) -> bool:
+    """Return whether a provider's list has no row of any box."""
+    try:
+        left = [json.loads(text.lstrip("\ufeff"))]
+    except (ValueError, RecursionError):
+        rows = [row for row in text.splitlines() if any(map(str.isalnum, row))]
+        return len(rows) < 2 or any(_NONE.match(row.strip()) for row in rows)
+    while left:
+        one = left.pop()
+        if isinstance(one, list) and one:
+            return False
+        left += one.values() if isinstance(one, dict) else ()
+    return True
+
+
 def _no_list(text: str) -> str:
     """What is wrong with a text that isn't a whole list; '' for a whole one."""
     start = shown(text.strip(), 120)

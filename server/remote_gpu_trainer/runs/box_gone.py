@@ -6,12 +6,18 @@ typed.
 
 from __future__ import annotations
 
+import time
+
 from ..boxes import box as boxes
 from ..boxes.box import Box
 from ..platforms.profile import Profile
-from ..platforms.teardown import Listed, listed
+from ..platforms.teardown import Listed, listed, shows_nothing
 from ..text.masking import shown
+from ..text.spans import shown_seconds
 from . import ledger
+
+LOOK = 20.0  # seconds for the box to answer
+AGAIN = 600.0  # seconds between two empty lists that prove something
 
 
 def next_step(box: Box, profile: Profile) -> str:
@@ -34,7 +40,8 @@ def confirm(box: Box, profile: Profile, *, ids: list[str], listing: str | None) 
     """Return whether the box is gone; if it is, the ledger forgets it.
 
     `ids`: the box's id or name in `listing`, the text of the provider's list. Only an id that an
-    earlier list has shown proves anything by being absent.
+    earlier list has shown proves anything by being absent. A box that answers is never gone, and a
+    list without any box counts once another is as empty ten minutes later.
     """
     address = boxes.address(box)
     if profile.kind == "own":
@@ -62,6 +69,29 @@ def confirm(box: Box, profile: Profile, *, ids: list[str], listing: str | None) 
                 "list another account's. Look it up before you end the box, and once more "
                 "afterwards; or --forget takes your word",
             )
+        if answer.gone and (why := _why_doubtful(box, address, answer, listing)):
+            answer = Listed(None, f"{answer.text}, but {why}")
     if answer.gone:
         ledger.gone(address, box.name, answer.text)
     return answer
+
+
+def _why_doubtful(box: Box, address: str, answer: Listed, listing: str) -> str:
+    """Return why a box may be there although a list says that it is gone, '' for no reason."""
+    if not box.local and boxes.run(box, ":", limit=LOOK).outcome == "ok":
+        return (
+            "it answers by ssh, so the list may be another account's or too old. If another box "
+            "has its address now, --forget takes your word"
+        )
+    if answer.by or not shows_nothing(listing):
+        return ""
+    first, now = ledger.shown_empty(address), time.time()
+    if first is None:
+        ledger.shown_as(address, "", now)
+    if first is not None and now - first >= AGAIN:
+        return ""
+    left = shown_seconds(AGAIN - max(0.0, now - (first or now)))
+    return (
+        "a list without any box is also what another account or an outage shows. Look once more in "
+        f"{left}; until then the box counts as there; or --forget takes your word"
+    )

@@ -484,6 +484,8 @@ def _with_runs(seen: Seen, look: Look) -> Seen:
     """Return what a round sees with what the runs of the box say."""
     longer, ending, ended, late = [], [], [], []
     box, released = boxes.parse(look.place.name), ledger.releases(look.place.address)
+    opened, jobs = look.place.opened, look.place.jobs
+    known_since = max([opened.since if opened else 0.0, *(job.at for job in jobs)])
     for row in look.rows:
         status = other_runs.status_of(box, row)
         folder = str(row.get("folder", ""))
@@ -504,13 +506,13 @@ def _with_runs(seen: Seen, look: Look) -> Seen:
             look.durable += (folder,)
         if not lives:
             ended.append(f"{name} ({status.state})")
-    if longer or len(ended) < len([row for row in look.rows if row.get("began")]):
-        ended = []
+    is_idle = not longer and not late
     return replace(
         seen,
         longer=tuple(longer),
         ending=tuple(ending),
-        ended=tuple(ended),
+        ended=tuple(ended) if is_idle else (),
+        idle_since=known_since if is_idle and known_since else None,
         late=min(late, default=None),
     )
 

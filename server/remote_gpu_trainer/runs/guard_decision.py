@@ -22,6 +22,7 @@ FRESH = 120.0  # seconds for which a provider's list says what is so now
 CLOCKS = 300.0  # seconds by which this clock and the provider's may differ
 SILENT = 1500.0  # seconds without an answer before if_unreachable counts: three rounds
 STOPPING = 540.0  # seconds that a stop may take
+IDLE = 3600.0  # seconds in which a box may stay without any run
 TRIES = 3  # stops without effect after which the guard says that it can't end the bill
 
 
@@ -100,8 +101,9 @@ class Seen:
     may still save, copy and end the box. `unproven`: what the stop would destroy and that is
     nowhere else. `strangers`: programs on its cards that no run of ours has. `ended`: runs there
     that are over, where all are. `late`: when the first run there that lives should have ended, by
-    what the box itself says; None for none. `sent`: when it was asked to stop since it was last
-    off. `acted`: the box that this round has asked to stop.
+    what the box itself says; None for none. `idle_since`: from when on nothing of ours has run
+    there, as far as is known; None where something lives. `sent`: when it was asked to stop since
+    it was last off. `acted`: the box that this round has asked to stop.
     """
 
     now: float
@@ -135,6 +137,7 @@ class Seen:
     acted: str = ""
     ended: tuple[str, ...] = ()
     late: float | None = None
+    idle_since: float | None = None
 
     @property
     def end(self) -> float | None:
@@ -352,11 +355,11 @@ def warnings(seen: Seen, decision: Decision) -> list[str]:
     """Return what to tell the user about a box, a sentence each; [] for nothing."""
     name, told, box = shown(seen.name, 60), [], seen.box
     is_shown_off = box is not None and box.standing in ("stopped", "ended")
-    is_off = is_shown_off and seen.late is None and not seen.longer
+    is_off = is_shown_off and seen.ssh != "answers"
     if box is not None and is_shown_off and not is_off:
         told.append(
-            f"the provider says that {box.id} is {box.state}, and yet {name} answers, and a run "
-            "lives there; look in the provider's console"
+            f"the provider says that {box.id} is {box.state}, and yet {name} answers, and may be "
+            "billed; look in the provider's console"
         )
     if box is not None and box.standing == "stopped":
         cost = "" if box.month is None else f", about {box.month:.2f} USD a month"
@@ -391,4 +394,10 @@ def warnings(seen: Seen, decision: Decision) -> list[str]:
     if seen.ended and not is_past and not is_off:
         ended = ", ".join(seen.ended)
         told.append(f"{name} answers and may be billed, and nothing runs there any more: {ended}")
+    elif seen.idle_since is not None and not seen.strangers and not is_past and not is_off:
+        idle = seen.now - seen.idle_since
+        own = f"{gone}, or if it is your own machine: --mine"
+        if idle >= IDLE:
+            for_long = f"no run has begun there for {shown_seconds(idle)}"
+            told.append(f"{name} answers and may be billed, and {for_long}; {own}")
     return told

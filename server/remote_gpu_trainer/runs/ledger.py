@@ -221,19 +221,28 @@ def gone(address: str, name: str, why: str, now: float | None = None) -> bool:
 
 def shown_as(address: str, name: str, now: float | None = None) -> bool:
     """Note the id by which a provider's list shows a box. False when it can't be written."""
-    return name in ids_of(address) or _append(LISTED, now, address=address, id=name)
+    last = _listed(address)[-1:]
+    return any(one.id == name for one in last) or _append(LISTED, now, address=address, id=name)
 
 
 def ids_of(address: str) -> set[str]:
-    """Return the ids by which lists have shown a box since it was last gone."""
-    ids: set[str] = set()
+    """Return the ids by which lists have shown a box since it was last gone; '' for one without any
+    box."""
+    return {event.id for event in _listed(address)}
+
+
+def shown_empty(address: str) -> float | None:
+    """Return since when lists that were to show a box had none, None where the last had some."""
+    return next((one.t for one in _listed(address)[-1:] if not one.id), None)
+
+
+def _listed(address: str) -> list[Event]:
+    """Return what lists have shown of a box since it was last gone."""
+    found: list[Event] = []
     for event in _events():
-        if event.address == address:
-            if event.event in (GONE, OWN):
-                ids.clear()
-            elif event.event == LISTED:
-                ids.add(event.id)
-    return ids
+        if event.address == address and event.event in (GONE, OWN, LISTED):
+            found = [*found, event] if event.event == LISTED else []
+    return found
 
 
 def released(address: str, folder: str, mark: str, copy: Copy, now: float | None = None) -> bool:
