@@ -394,10 +394,10 @@ def warnings(seen: Seen, decision: Decision) -> list[str]:
     if seen.ended and not is_past and not is_off:
         ended = ", ".join(seen.ended)
         told.append(f"{name} answers and may be billed, and nothing runs there any more: {ended}")
-    elif seen.idle_since is not None and not seen.strangers and not is_past and not is_off:
+    elif seen.idle_since is not None and not is_past and not is_off:
         idle = seen.now - seen.idle_since
-        own = f"{gone}, or if it is your own machine: --mine"
-        if idle >= IDLE:
+        if idle >= IDLE:  # other programs may be those that each box has, such as a notebook server
             for_long = f"no run has begun there for {shown_seconds(idle)}"
-            told.append(f"{name} answers and may be billed, and {for_long}; {own}")
+            own = "or if it is your own machine: --mine"
+            told.append(f"{name} answers and may be billed, and {for_long}; {gone}, {own}")
     return told
