@@ -83,6 +83,46 @@ def test_the_root_disk_and_memory_are_known():
         assert durable.on_own_disk("/sys/kernel") == ""
 
 
+def test_a_disk_that_a_stop_loses_is_known_below_its_partitions_and_its_arrays(tmp_path):
+    disks = {"nvme0n1": "Amazon Elastic Block Store", "nvme1n1": durable.INSTANCE_STORE}
+    for name, model in disks.items():
+        (tmp_path / name / "device").mkdir(parents=True)
+        (tmp_path / name / "device/model").write_text(f"{model}   \n")
+        (tmp_path / name / f"{name}p1").mkdir()
+        (tmp_path / f"md-{name}/slaves").mkdir(parents=True)
+        (tmp_path / f"md-{name}/slaves/x").symlink_to(tmp_path / name / f"{name}p1")
+    for form in ("{}", "{0}/{0}p1", "md-{}"):
+        paths = [str(tmp_path / form.format(name)) for name in disks]
+        assert [durable._is_instance_store(path) for path in paths] == [False, True]
+    assert not durable._is_instance_store(str(tmp_path / "0:99"))
+
+
+@pytest.mark.parametrize(("disk", "own", "refused"), [
+    ("root disk", False, True), ("root disk", True, False), ("", False, False),
+])  # fmt: skip
+def test_the_ssh_address_of_the_box_itself_is_no_durable_place(
+    tmp_path, monkeypatch, disk, own, refused
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(durable, "on_own_disk", lambda path: disk)
+    run = make(tmp_path, durable={"to": "me:keep/toy", "on_this_box": own})
+
+    class Itself(place.Local):
+        def read(self, path):
+            return super().read(path.replace("me:", f"{tmp_path}/"))
+
+        def write(self, path, data):
+            super().write(path.replace("me:", f"{tmp_path}/"), data)
+
+    why = durable.is_place(run, Itself(durable.Tools({}, lambda: None)))
+    assert ("the durable place me:keep/toy is on this box's own root disk" in why) is refused
+    other = make(tmp_path, durable={"to": "other:keep/toy", "on_this_box": False},
+                 rendered={"run_dir": str(tmp_path / "run2")})  # fmt: skip
+    away = Itself(durable.Tools({}, lambda: None))
+    monkeypatch.setattr(place.Local, "read", lambda self, path: b'{"id": "another"}')
+    assert durable.is_place(other, away) == ""
+
+
 def test_a_place_that_can_t_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     run = make(tmp_path, durable={"to": str(tmp_path / "file/durable")})

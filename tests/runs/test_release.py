@@ -312,6 +312,24 @@ def test_links_and_places_outside_are_named_and_not_followed(ended, tmp_path):
     assert found.outside == [] and (found.verdict, found.files) == ("verified", 9)
 
 
+def test_a_link_in_the_checkpoint_folder_is_not_verified_until_its_target_came(ended, tmp_path):
+    scratch = tmp_path / "scratch/big"
+    scratch.mkdir(parents=True)
+    (scratch / "step.json").write_text("{}")
+    (ended / "code/out/step_9").symlink_to(scratch)
+    (ended / "code/out/latest").symlink_to("weights.bin")
+    (ended / "code/data").symlink_to("/etc")
+    named_job(ended, checkpoint={"folder": "out", "pattern": ""}, results=["metrics.json"])
+    found = bring(ended)
+    assert (found.verdict, found.left) == ("incomplete", True)
+    link = f"{ended}/code/out/step_9"
+    assert found.unreached == [
+        f"step_9 lies behind the link {link} -> {scratch}; add --also {scratch}"
+    ]
+    found = bring(ended, "again", also=(str(scratch),))
+    assert (found.verdict, found.unreached) == ("verified", [])
+
+
 @pytest.mark.parametrize(("expect", "apart"), [([], False), (["final.pt"], True)])
 def test_a_relative_result_lies_in_the_work_folder(tmp_path, expect, apart):
     put_job(tmp_path, script_of({"rendered": {"work_dir": "~/sky_workdir"}, "results": expect}))

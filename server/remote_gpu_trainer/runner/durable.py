@@ -26,6 +26,9 @@ from .why import Refusal, refuse
 MEASURED = "own/rehearsed.json"  # in the run folder: the bytes of a checkpoint, by the rehearsal
 LIMIT = 90.0  # seconds for a place to answer
 IN_MEMORY = ("tmpfs", "ramfs")
+BLOCK_DEVICES = "/sys/dev/block"
+# EC2's own name for disks that a stop loses; its volumes are called Amazon Elastic Block Store.
+INSTANCE_STORE = "Amazon EC2 NVMe Instance Storage"
 
 
 class Item(NamedTuple):
@@ -157,17 +160,33 @@ def place_id(run: Run) -> str:
 
 
 def on_own_disk(path: str) -> str:
-    """Return what of this box would hold a path: its root disk or its memory; '' for neither."""
+    """Return what of this box would hold a path: its root disk, its memory or a disk that a stop of
+    the box loses; '' for none of them."""
     while not os.path.exists(path):
         path = os.path.dirname(path) or "/"
     source, kind = _mount_of(path)
     if kind in IN_MEMORY:
         return "memory"
     # Two volumes of one btrfs differ in number, and have one source.
-    is_root = os.stat(path).st_dev == os.stat("/").st_dev
-    return (
-        "root disk" if is_root or source.startswith("/dev/") and source == _mount_of("/")[0] else ""
-    )
+    device = os.stat(path).st_dev
+    is_root = device == os.stat("/").st_dev
+    if is_root or source.startswith("/dev/") and source == _mount_of("/")[0]:
+        return "root disk"
+    number = f"{os.major(device)}:{os.minor(device)}"
+    return "instance store" if _is_instance_store(os.path.join(BLOCK_DEVICES, number)) else ""
+
+
+def _is_instance_store(device: str) -> bool:
+    """Return whether a block device, or one below it, is a disk that a stop of the box loses."""
+    own = os.path.realpath(device)
+    for disk in (own, os.path.dirname(own)):  # a partition lies in its disk
+        with suppress(OSError), open(os.path.join(disk, "device/model"), errors="replace") as file:
+            if file.read().strip() == INSTANCE_STORE:
+                return True
+    with suppress(OSError):
+        below = os.path.join(own, "slaves")
+        return any(_is_instance_store(os.path.join(below, name)) for name in os.listdir(below))
+    return False
 
 
 def _nothing() -> None:
@@ -197,14 +216,8 @@ def _look(run: Run, first: bool, of: Place | None = None) -> str:
     of = of or place_at(run.durable, Tools(child_environment(run), _nothing))
     is_local = place_kind(run.durable) == "local"
     noted = place_id(run)
-    if is_local and not run.spec.durable.on_this_box:
-        where = on_own_disk(run.durable)
-        if where:
-            once = "; it held this run before: is its volume mounted?" if noted else ""
-            return (
-                f"the durable place {run.durable} is on this box's own {where} and goes with it"
-                f"{once}; mount a volume there, or set durable.on_this_box: true"
-            )
+    if is_local and (why := _goes_with_box(run, run.durable)):
+        return why
     data = of.read(join(run.durable, PLACE_FILE))
     found = _id_in(data)
     if noted and found != noted:
@@ -224,9 +237,31 @@ def _look(run: Run, first: bool, of: Place | None = None) -> str:
             os.unlink(join(run.durable, ".rgt-write-test"))
     except (Failed, OSError) as error:
         return f"can't write to the durable place {run.durable}: {mask(run, str(error))}"
+    if place_kind(run.durable) == "ssh":  # an address of this very box
+        here = os.path.join(home("~"), home(run.durable.partition(":")[2]))
+        is_this_box = found and _id_in(_read_small(os.path.join(here, PLACE_FILE))) == found
+        if is_this_box and (why := _goes_with_box(run, here)):
+            return why
     if found and not noted:
         run.folder.write(PLACE, json.dumps({"to": run.durable, "id": found}) + "\n")
     return _other_run(run, of) if first else ""
+
+
+def _goes_with_box(run: Run, path: str) -> str:
+    """Return why the durable place, which is a path of this box, goes with it; '' where it doesn't,
+    or where the job wants it so."""
+    where = "" if run.spec.durable.on_this_box else on_own_disk(path)
+    once = "; it held this run before: is its volume mounted?" if place_id(run) else ""
+    return where and (
+        f"the durable place {run.durable} is on this box's own {where} and goes with it"
+        f"{once}; mount a volume there, or set durable.on_this_box: true"
+    )
+
+
+def _read_small(path: str) -> bytes | None:
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read(4096)
+    return None
 
 
 def _other_run(run: Run, of: Place) -> str:

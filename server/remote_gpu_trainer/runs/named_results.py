@@ -1,6 +1,7 @@
 """What a job names as its results, and which of it came home with a release. Pure, but for `read`.
 
-A result may lie outside the run's folder, or behind a symbolic link, which isn't followed.
+A result may lie outside the run's folder, or behind a symbolic link, which isn't followed. So may a
+checkpoint in the folder that the job names for them.
 """
 
 from __future__ import annotations
@@ -104,9 +105,24 @@ def reached(
             came = _matching(files, here)
             found.came += came
             found.absent += [] if came else [path]
+    found.behind += _led_out(at, [*folders, *named.results], links)
     if _is_rooted(named.work_dir) and at.here(at.whole(named.work_dir)) is None:
         _add(found.outside, named.work_dir)
     return found
+
+
+def _led_out(at: _Places, named: list[str], links: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return the links in what is named that lead to what didn't come, as `Reached.behind` has
+    them."""
+    led: list[tuple[str, str, str]] = []
+    tops = [top for path in named if (top := at.follow(path, links)[0]) is not None]
+    for link in links:
+        if not any(f"{link}/".startswith(f"{top}/") or matches(link, top) for top in tops):
+            continue
+        whole = at.there(link)
+        here, way = at.follow(whole, links)
+        led += [(posixpath.basename(link), *way)] if here is None and way else []
+    return led
 
 
 def _matching(files: Mapping[str, object], path: str) -> list[str]:
@@ -156,6 +172,12 @@ class _Places:
             if f"{path}/".startswith(f"{folder}/"):
                 return posixpath.join(prefix, path[len(folder) + 1 :]).rstrip("/")
         return None
+
+    def there(self, path: str) -> str:
+        """Return where on the box a path here came from."""
+        names = [name for name in self.places if name and f"{path}/".startswith(f"{name}/")]
+        name = max(names, key=len, default="")
+        return posixpath.join(self.places[name], path[len(name) :].lstrip("/")).rstrip("/")
 
     def follow(
         self, path: str, links: Mapping[str, str]
