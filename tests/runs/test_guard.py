@@ -605,12 +605,14 @@ def test_a_box_that_is_said_to_be_gone_and_runs_on_is_told(alive, state):
 @pytest.mark.parametrize("text", ["garbage\n", '{"t": 1, "event": "opened"}\n{"t":\n', "", None])
 def test_a_ledger_that_lost_a_confirmed_box_is_told_and_the_box_is_looked_at(world, text):
     ledger.place().unlink()
+    guard_files.place("ledger.json").unlink()
     if text is not None:
         ledger.place().write_text(text)
     told = world.round()
     assert told.code == 2 and not world.stops
     assert "the list of boxes is damaged" in told.lines[0] and "gpu" in told.lines[0]
     assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)
+    assert guard_files.read().lost([]) == {"gpu:22": "gpu"}
 
 
 @pytest.mark.parametrize("text", ["before", None])

@@ -120,8 +120,12 @@ class Kept:
         return tuple(times)
 
     def lost(self, jobs: list[Known]) -> dict[str, str]:
-        """Return the boxes that jobs name or the ledger held, and that it lost: {address: name}."""
-        return {address: address for address in known_jobs.lost(jobs)} | ledger.lost()
+        """Return the boxes that jobs or confirmations name or the ledger held, and that it lost:
+        {address: name}."""
+        known = ledger.addresses()
+        confirmed = {one.address: one.name for one in self.confirmed.values()}
+        found = {address: address for address in known_jobs.lost(jobs)} | confirmed | ledger.lost()
+        return {address: name for address, name in found.items() if address not in known}
 
     def drill(self, own: Confirmed) -> Receipt | None:
         """Return the newest drill of such a box of this account, passed or not."""
