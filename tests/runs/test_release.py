@@ -278,9 +278,9 @@ def test_a_file_that_was_changed_on_the_way_does_not_come(ended, monkeypatch, tm
 
 
 def test_a_file_that_changes_all_the_while_is_named_and_the_rest_comes(ended, monkeypatch):
-    told = "return _stamp(os.fstat(file.fileno())) == _stamp(told)"
+    told = "return _stamp(os.fstat(file.fileno())) == _stamp(before)"
     sent = run_script.program("runs.transfer.box_end")
-    busy = sent.replace(told, "return told.st_size != 300_000").replace("NAP = 0.3", "NAP = 0.0")
+    busy = sent.replace(told, "return before.st_size != 300_000").replace("NAP = 0.3", "NAP = 0.0")
     busy = busy.replace("return not _add(again,", "return size != 300_000 and not _add(again,")
     assert told in sent
     monkeypatch.setattr(run_script, "program", lambda name: busy)

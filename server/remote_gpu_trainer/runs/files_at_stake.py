@@ -40,7 +40,7 @@ SYSTEM = re.compile(
     r"|opt/(amazon|hpcx|intel|nvidia|rocm[^/]*))"
 )
 CACHES = re.compile(
-    r"\.(cache|cargo|cursor-server|docker|local|npm|nv|nvm|rustup|triton|vscode-server)"
+    r"\.(cache|cargo|cursor-server|docker|local|npm|nv|nvm|pyenv|rustup|triton|vscode-server)"
     r"|__pycache__|dist-packages|lost\+found|node_modules|site-packages|torchinductor_.*"
 )
 PACKAGES = re.compile(  # of a folder into which Python was installed, as conda and venv do
