@@ -30,7 +30,13 @@ DAMAGE = {
     "a directory": None,
     "no permission": None,
 }
-KEPT = ("guard/confirmed.json", "guard/last.json", "guard/journal.jsonl", "guard/drills/*.json")
+KEPT = (
+    "guard/confirmed.json",
+    "guard/last.json",
+    "guard/journal.jsonl",
+    "guard/ledger.json",
+    "guard/drills/*.json",
+)
 LISTED = ("ledger.jsonl", "jobs/*.json")
 LACKS = {  # each with a key that is missing
     "guard/confirmed.json": b'{"gpu:22": {"address": "gpu:22"}}',

@@ -338,6 +338,23 @@ def test_a_damaged_note_of_the_list_holds_up_a_run_only_where_a_purse_is_set(tex
         assert purse.reserve(wanted, NOW).left == 38
 
 
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such pipes")
+def test_a_list_that_cannot_be_read_now_may_be_whole():
+    rent("a", NOW)
+    purse.set_limit(Money(40, "USD"), NOW)
+    data = ledger.place().read_bytes()
+    ledger.place().unlink()
+    os.mkfifo(ledger.place())
+    with pytest.raises(OSError, match="no plain file"):
+        ledger.note_written()
+    assert not ledger.last_written().is_cut
+    with pytest.raises(purse.OverPurse, match="no plain file"):
+        purse.account(NOW)
+    ledger.place().unlink()
+    ledger.place().write_bytes(data)
+    assert purse.account(NOW).left == 40
+
+
 def test_boxes_that_the_list_lost_are_known_until_it_names_them_again():
     rent("a", NOW)
     before = ledger.place().read_bytes()

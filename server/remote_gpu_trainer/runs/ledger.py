@@ -12,6 +12,7 @@ was written last: so a ledger that was deleted, cut or put back from a backup is
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -88,9 +89,9 @@ class LastWritten:
     lines were lost or changed since that was set.
     """
 
-    size: int = 0
-    digest: str = ""
-    boxes: dict[str, str] = field(default_factory=dict)
+    size: int
+    digest: str
+    boxes: dict[str, str]
     counted: Counted | None = None
     is_cut: bool = False
 
@@ -334,8 +335,11 @@ def damage() -> Damaged | None:
 
 def last_written() -> LastWritten:
     """Return what the ledger held when it was written last. Raises Damaged."""
-    kept = local_files.read(_last_place(), LastWritten, DAMAGED_LAST) or LastWritten()
-    return replace(kept, is_cut=kept.is_cut or _digest(kept.size) != (kept.digest or _digest(0)))
+    kept = local_files.read(_last_place(), LastWritten, DAMAGED_LAST) or _nothing()
+    with suppress(OSError):  # a list that can't be read now may be whole
+        is_cut = kept.is_cut or _digest(kept.size) != kept.digest
+        return replace(kept, is_cut=is_cut)
+    return kept
 
 
 def lost() -> dict[str, str]:
@@ -363,7 +367,7 @@ def _note_written(**change: Any) -> None:
     except Damaged:
         if "counted" not in change:
             return
-        before = LastWritten()
+        before = _nothing()
     known = addresses()
     boxes = {address: name for address, name in before.boxes.items() if address not in known}
     boxes |= {box.address: box.name for box in still_open()}
@@ -476,11 +480,18 @@ def _with_prices(rental: Rental) -> Rental:
     return replace(rental, box=replace(rental.box, prices=(*rental.box.prices, *own)))
 
 
+def _nothing() -> LastWritten:
+    return LastWritten(0, hashlib.sha256(b"").hexdigest(), {})
+
+
 def _digest(size: int) -> str:
-    """Return the digest of the first bytes of the file."""
+    """Return the digest of the first bytes of the file. Raises OSError."""
     data = b""
-    with suppress(OSError), place().open("rb") as file:
-        data = file.read(size)
+    if place().exists():
+        if not place().is_file():  # a pipe would be read without an end
+            raise OSError(errno.EINVAL, "it is no plain file")
+        with place().open("rb") as file:
+            data = file.read(size)
     return hashlib.sha256(data).hexdigest()
 
 
