@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.boxes.box import Box
 from remote_gpu_trainer.fit.measured import Measured
+from remote_gpu_trainer.platforms import provider
 from remote_gpu_trainer.runs import (
     guard_files,
     known_jobs,
@@ -96,7 +97,8 @@ def test_a_damaged_file_is_told_and_stops_nothing(world: World, name):
 @pytest.mark.parametrize(
     "text", ["", "[]", "{", '{"job": 7}', '{"job": {"durable": "x"}, "rendered": []}', "\xff", None]
 )
-def test_a_run_whose_sent_job_is_damaged_counts_as_unproven(world, text):
+def test_a_run_whose_sent_job_is_damaged_counts_as_unproven(world, monkeypatch, text):
+    monkeypatch.setattr(provider, "kept", lambda act, box: ["/elsewhere"])
     [file] = (world.place / "gpu/runs/toy/run.d").glob("*/job.json")
     file.unlink()
     if text is None:
