@@ -253,7 +253,7 @@ class Edges:
 
     def _save(self) -> Save:
         saving = self.world.saving
-        return Save(saving.name, True) if saving is not None else Save()
+        return Save(saving.name, not self.world.is_hung) if saving is not None else Save()
 
     def _chooses(self, state: State) -> bool:
         """Return whether the checkpoints are looked at from which an attempt may begin."""

@@ -162,7 +162,9 @@ class Checks:
             self.asked_at = world.now
         if self.edges.fetch.failure and self.unanswered_at is None:
             self.unanswered_at = world.now
-        if self.after.phase in ENDS and self.ended_at is None:
+        if self.after.phase not in ENDS:
+            self.ended_at = None  # whoever decided on an end may have died before it was noted
+        elif self.ended_at is None:
             self.ended_at = world.now
 
     def _note_action(self, action: Any) -> None:
@@ -558,6 +560,7 @@ def a_first_failure_from_outside_ends_no_run(c: Checks) -> str:
     if (
         not is_first
         or c.unanswered_at is not None
+        or world.is_nan  # which ends it by the job's own words, whatever killed it then
         or not c.program.has_proof
         or c.program.exits_wrong
     ):
