@@ -197,7 +197,7 @@ def test_without_a_network_a_copy_is_taken_for_the_model_of_its_name(monkeypatch
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     found = hub.config_of("NousResearch/Llama-2-70b-chat-hf")
     assert json.loads(found.data) == known_config("meta-llama/Llama-2-70b-chat-hf").config
-    assert "can't be asked" in found.told
+    assert "can't be asked" in found.note
     copy = hub.config_of("somebody/Meta-Llama-3-70B-Instruct-GPTQ")
     assert json.loads(copy.data) == known_config("meta-llama/Meta-Llama-3-70B").config
 

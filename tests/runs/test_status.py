@@ -529,7 +529,7 @@ def test_a_name_that_leads_elsewhere_does_not_hide_the_old_box(state):
     ]
     told = ledger.reminder("status", False, now=3600)
     assert told.startswith("may still be billed: 1.2.3.4:22 since ")
-    assert "(1.0 h, 0.8 an hour, about 0.80 so far); 5.6.7.8:22 since" in told
+    assert "(1.0 h, 0.8 an hour, about 0.79 so far); 5.6.7.8:22 since" in told
     with pytest.raises(BadRequest, match="gpu stands for 2 boxes; pick one of 1.2.3.4:22, 5.6.7."):
         ledger.forget("gpu", "5.6.7.8:22", own=False)
     assert ledger.forget("1.2.3.4:22", "", own=False) == "1.2.3.4:22"

@@ -395,7 +395,8 @@ def reminder(
     """
     if as_json or command not in ("", *ABOUT_BOXES):
         return ""
-    last = max((event.t for event in _events() if event.event == REMINDED), default=-inf)
+    reminded = [event.t for event in _events() if event.event == REMINDED]
+    last = reminded[-1] if reminded else -inf  # by its place: a clock may have gone back
     moment = _now(now)
     boxes = [box for box in still_open() if before is None or box.since < before]
     if not boxes or 0 <= moment - last < DAY:
