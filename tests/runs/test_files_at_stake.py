@@ -58,6 +58,7 @@ def test_a_box_with_packages_and_caches_alone_has_nothing_to_lose(box, capsys):
         put(box / path, big)
     put(box / "venv/pyvenv.cfg")
     put(box / "miniconda3/conda-meta/history")
+    put(box / "miniconda3/envs/e/conda-meta/history")
     for path in (".bash_history", "notes.txt", "p/train.py", "empty.pt"):
         put(box / path, b"" if path == "empty.pt" else b"x")
     told = look(capsys)
@@ -66,12 +67,25 @@ def test_a_box_with_packages_and_caches_alone_has_nothing_to_lose(box, capsys):
 
 @pytest.mark.parametrize(
     "path",
-    ["best.pt", "work/x/model.SAFETENSORS", "venv/outputs/last.ckpt", ".held/a.npz", "d/e/x.tar"],
-)
+    [
+        "best.pt", "work/x/model.SAFETENSORS", "venv/outputs/last.ckpt", ".held/a.npz", "d/e/x.tar",
+        "venv/share/best/model.pt", "conda/envs/mine/project/model.pt", ".cache/mine/step_9.pt",
+        ".local/share/mine/model.pt", ".cache/huggingface/lerobot/a.npz", "a.pdparams", "a.ckpt.bak",
+    ],
+)  # fmt: skip
 def test_weights_count_wherever_they_lie(box, capsys, path):
     put(box / "venv/pyvenv.cfg")
+    put(box / "conda/conda-meta/history")
     put(box / path)
     assert look(capsys)["files"] == [path]
+
+
+@pytest.mark.parametrize(
+    ("path", "is_left_out"),
+    [("/lib64", True), ("/run", True), ("/libero", False), ("/libs", False)],
+)
+def test_a_folder_of_the_system_is_told_by_its_whole_name(path, is_left_out):
+    assert bool(files_at_stake.SYSTEM.fullmatch(path)) == is_left_out
 
 
 def test_a_large_file_of_any_name_counts(box, capsys):
@@ -171,6 +185,10 @@ def test_a_durable_place_that_dies_with_the_box_proves_nothing(box, capsys, how)
         put(box / "keep/out.generations/1/data.json")
     told = look(capsys, runs=[str(run)], durable=[str(run)])
     assert told["runs"] == ["runs/toy"] and told["files"] == ["runs/toy/code/out/1.pt"]
+    if how == "its own ssh address":  # a run answers for what it copied there, and for no more
+        put(box / "keep/by hand/model.pt")
+        told = look(capsys, runs=[str(run)], durable=[str(run)])
+        assert "keep/by hand/model.pt" in told["files"]
 
 
 def test_a_durable_place_whose_run_is_gone_is_somebodys_only_copy(box, capsys):

@@ -71,12 +71,16 @@ def guard(
     doesn't count while the run hasn't changed since and the copy here, which is read again just
     before, is whole; nor does what the run's own copy to its durable place covers, if that place
     isn't on the box and a new `run.sh sync` there, which copies what is lacking, goes through. Left
-    out are the system (/usr, /etc, /var/lib and the like), what pip, conda and venv installed, and
-    caches (.cache, .local, __pycache__ and the like). What can't be read counts, so a box with a
-    data set or a log of your own is only warned of until you remove it or bring it home.
+    out are the system (/usr, /etc and /var/lib, but not the volumes of containers there), what pip,
+    conda and venv installed, and what is fetched again (the caches of pip, torch, Hugging Face's
+    hub and the like, __pycache__). What can't be read counts, so a box with a data set or a log of
+    your own is only warned of until you remove it or bring it home.
 
     Who uses a card: whoever has its device file open or is named by nvidia-smi. Where that can't be
     seen, as in a container without these files, any Python that isn't the system's.
+
+    Of a box that you haven't confirmed the provider isn't asked: whether it runs, is stopped or is
+    gone, it may still be billed. `rgt sweep` asks.
 
     It was never tried on a real account. Without a command or option: `rgt guard status`.
 

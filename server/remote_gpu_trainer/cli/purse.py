@@ -27,10 +27,10 @@ def purse(action: str, amount: tuple[str, ...], as_json: bool) -> int:
     `rgt purse set 40 USD` counts from now on. Then `start` reserves what a run may cost until it
     ends at the latest, by the job's `price`, and refuses what doesn't fit. A price holds from when
     it was typed, and while several runs of a box may live, the highest of theirs. A box counts
-    until `rgt release` has confirmed that it is gone. All of it is estimated by time and price:
-    storage, traffic and rounding aren't counted, nor a box that no command of yours reached from
-    here. It stops no box, and is a brake for who keeps to it, no lock: whoever may write your files
-    can change it.
+    until `rgt release` has confirmed that it is gone, or you say so by --forget or --mine, which
+    nobody checks. All of it is estimated by time and price: storage, traffic and rounding aren't
+    counted, nor a box that no command of yours reached from here. It stops no box, and is a brake
+    for who keeps to it, no lock: whoever may write your files can change it.
 
     Exit 0: shown or done. Exit 1: no purse is set, or it is spent. Exit 2: the limit or the list of
     boxes is damaged, missing, shorter than it was, or put back from a copy, so that nobody can say

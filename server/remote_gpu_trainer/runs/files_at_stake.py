@@ -1,10 +1,10 @@
 """Runs on a box: tell the files that a stop would destroy and that may be nowhere else.
 
 It looks at each mount that the stop doesn't keep, and takes nobody's word for what lies there. A
-file counts where its name ends as weights do, it has a mebibyte, a run saves there, or it lies in
-the durable place of a run that isn't on this box. Left out is what comes back by itself (SYSTEM,
-CACHES, PACKAGES), what a runner keeps for itself, and the code that was sent. What can't be read,
-and more than can be looked at in time, is told as such.
+file counts where its name is one of weights, it has a mebibyte, a run saves there, or it lies in a
+durable place. Left out is what comes back by itself (SYSTEM, CACHES, FETCHED, PACKAGES), what a
+runner keeps for itself, and the code that was sent. What can't be read, and more than can be looked
+at in time, is told as such.
 """
 
 from __future__ import annotations
@@ -28,25 +28,35 @@ MOST_TOLD = 20_000
 COUNTS_FROM = 1 << 20  # bytes
 WEIGHTS = (
     ".pt", ".pth", ".bin", ".ckpt", ".distcp", ".npz", ".tar", ".safetensors", ".pkl", ".msgpack",
-    ".h5", ".hdf5", ".keras", ".state", ".npy", ".gguf", ".onnx", ".joblib",
+    ".h5", ".hdf5", ".keras", ".state", ".npy", ".gguf", ".onnx", ".joblib", ".pdparams", ".pdopt",
+    ".nemo", ".ptl", ".params", ".weights", ".pb", ".tflite", ".orbax",
 )  # fmt: skip
+A_SAVE = re.compile(r"ckpt|checkpoint|weights|[._]pth?\b", re.I)  # in the name of a file
 KERNEL = {  # kinds of file systems that hold no files of anybody
     "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
     "efivarfs", "fusectl", "fuse.lxcfs", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore",
     "rpc_pipefs", "securityfs", "squashfs", "sysfs", "tracefs",
 }  # fmt: skip
 SYSTEM = re.compile(
-    r"/(bin|boot|dev|etc|lib\w*|proc|run|sbin|snap|sys|usr|var/(cache|lib|log)"
-    r"|opt/(amazon|hpcx|intel|nvidia|rocm[^/]*))"
+    r"/(bin|boot|dev|etc|lib(32|64|x32)?|proc|run|sbin|snap|sys|usr|var/(cache|lib|log)"
+    r"|opt/(amazon|hpcx|nvidia|rocm[^/]*))"
 )
+IN_SYSTEM = ("/run/user", "/var/lib/docker/volumes")  # of users all the same
 CACHES = re.compile(
-    r"\.(cache|cargo|cursor-server|docker|local|npm|nv|nvm|pyenv|rustup|triton|vscode-server)"
-    r"|__pycache__|dist-packages|lost\+found|node_modules|site-packages|torchinductor_.*"
+    r"\.(cargo|cursor-server|docker|npm|nv|nvm|pyenv|rustup|triton|vscode-server)"
+    r"|__pycache__|dist-packages|lost\+found|node_modules|site-packages|torchinductor_[^/]*"
+)
+# What programs fetch, and install for a user: beside it anybody may save.
+FETCHED = re.compile(
+    r".*/\.cache/(clip|conda|flashinfer|huggingface/(assets|datasets|hub|modules|xet)|jedi"
+    r"|matplotlib|ms-playwright|nvidia|pip|pre-commit|pypoetry|torch|torch_extensions|triton|uv"
+    r"|vllm|whisper|yarn)"
+    r"|.*/\.local/(bin|lib|include|state|share/(code-server|jupyter|man|pipx|pnpm|uv|virtualenvs?))"
 )
 PACKAGES = re.compile(  # of a folder into which Python was installed, as conda and venv do
-    r"bin|compiler_compat|conda-meta|condabin|envs|etc|include|lib(64|exec)?|man|pkgs|sbin|share"
-    r"|shell|ssl|targets|x86_64-.*"
+    r"bin|compiler_compat|conda-meta|condabin|include|lib(64|exec)?|pkgs|x86_64-.*"
 )
+OF_CONDA = re.compile(r"etc|man|sbin|share|shell|ssl|targets")  # beside `conda-meta` alone
 
 
 def main(words):
@@ -65,9 +75,10 @@ def main(words):
     runs = {*look.runs, *filter(look.is_destroyed, asked["runs"])}
     known = {*runs, *asked["runs"]}
     saved = set().union(*map(saved_by, known))
-    own = {_place_of(folder) for folder in known}  # such a run answers for its place
+    own = {_place_of(folder): _copied_by(folder) for folder in known}  # which it answers for
     files = [one for one in look.files
-             if one[3] not in own and (one[3] or one[0] in saved or counts(*one[:2]))]  # fmt: skip
+             if not look.is_copied(one[0], one[3], own)
+             and (one[3] or one[0] in saved or counts(*one[:2]))]  # fmt: skip
     for folder in asked["durable"]:
         held = _held_by(folder)
         is_at_stake = folder in runs or any(_is_in(one[0], held) for one in files)
@@ -90,22 +101,24 @@ def main(words):
 
 def counts(path, size):
     """Return whether a file may be somebody's only copy by its name and size."""
-    return size >= COUNTS_FROM or (size > 0 and path.lower().endswith(WEIGHTS))
+    name = os.path.basename(path)
+    is_named = name.lower().endswith(WEIGHTS) or A_SAVE.search(name)
+    return size >= COUNTS_FROM or bool(size > 0 and is_named)
 
 
 class Look:
     """A look at all files below a folder that a stop destroys.
 
     `files`: [(path, bytes, time of its last change in ns, id of the durable place in which it
-    lies)], '' for none. `runs`: folders of runs. `ids`: of durable places. `why`: why the look
-    isn't whole.
+    lies)], '' for none. `runs`: folders of runs. `ids`: {id of a durable place: where it lies}.
+    `why`: why the look isn't whole.
     """
 
     def __init__(self, below, kept, seconds):
         self.below = os.path.realpath(os.path.expanduser(below))
         self.kept, self.seconds = kept, seconds
         self.until = time.monotonic() + seconds
-        self.files, self.runs, self.ids, self.why = [], set(), set(), ""
+        self.files, self.runs, self.ids, self.why = [], set(), {}, ""
         self.count = 0
         self.mounts = _mounts()
 
@@ -114,6 +127,12 @@ class Look:
         path = os.path.realpath(path)
         mount = max((one for one in self.mounts if _is_in(path, [one])), key=len, default="/")
         return not any(fnmatchcase(mount, one) for one in self.kept)
+
+    def is_copied(self, path, place, own):
+        """Return whether a known run put a file into its durable place. `own`: {id of a place:
+        names in it, of which a run answers for all that is below}."""
+        name = os.path.relpath(path, self.ids.get(place, "/")).split("/")[0]
+        return name in own.get(place, ())
 
     def is_elsewhere(self, folder):
         """Return whether the durable place of a run is none that the stop destroys."""
@@ -135,6 +154,10 @@ class Look:
                 self._walk(mount)
         if self.below not in self.mounts and self.is_destroyed(self.below):
             self._walk(self.below)
+        for path in IN_SYSTEM:
+            is_here = os.path.isdir(path) and path not in self.mounts
+            if is_here and _is_in(path, [self.below]) and self.is_destroyed(path):
+                self._walk(path)
 
     def _walk(self, top):
         left = [(top, "")]
@@ -154,19 +177,23 @@ class Look:
     def _take(self, folder, entries, place, left):
         names = {entry.name for entry in entries}
         is_run = {"run.sh", "run.d"} <= names
-        has_python = not names.isdisjoint(("pyvenv.cfg", "conda-meta"))
+        has_conda = "conda-meta" in names
+        has_python = has_conda or "pyvenv.cfg" in names
         if is_run:
             self.runs.add(folder)
         if PLACE_FILE in names:
             place = str(Folder(folder).json(PLACE_FILE).get("id") or "unknown")
-            self.ids.add(place)
+            self.ids[place] = folder
         for entry in entries:
             self.count += 1
             if entry.is_dir(follow_symlinks=False):
                 is_own = is_run and (entry.name in LEFT_THERE or entry.name == "run.d")
-                is_package = has_python and PACKAGES.fullmatch(entry.name)
-                is_system = SYSTEM.fullmatch(entry.path) or CACHES.fullmatch(entry.name)
-                if not (is_own or is_package or is_system or entry.path in self.mounts):
+                is_package = (has_python and PACKAGES.fullmatch(entry.name)) or (
+                    has_conda and OF_CONDA.fullmatch(entry.name)
+                )
+                is_cache = CACHES.fullmatch(entry.name) or FETCHED.fullmatch(entry.path)
+                is_left_out = is_own or is_package or is_cache or SYSTEM.fullmatch(entry.path)
+                if not (is_left_out or entry.path in self.mounts):
                     left.append((entry.path, place))
             elif entry.is_file(follow_symlinks=False):
                 with suppress(FileNotFoundError):
@@ -237,6 +264,14 @@ def _durable_of(folder):
     return durable if isinstance(durable, dict) else {}
 
 
+def _copied_by(folder):
+    """Return the names that a run gives in its durable place to what it copies."""
+    what = [*(_durable_of(folder).get("what") or []), "checkpoints"]
+    names = {os.path.normpath(name).strip("/").split("/")[0] for name in what}
+    names |= {os.path.basename(name.rstrip("/")) for name in what}
+    return {*names, *(f"{name}.generations" for name in names), "runner", PLACE_FILE}
+
+
 def _held_by(folder):
     """Return the real paths of what a run copies to its durable place."""
     work, what = _work(job_in(folder), folder), _durable_of(folder).get("what") or []
@@ -277,7 +312,8 @@ def _place_of(folder):
 def _is_system(mount):
     parts = mount.split("/")
     above = ("/".join(parts[: end + 1]) for end in range(len(parts)))
-    kept = mount.startswith(("/dev/shm", "/var/"))  # memory, and the disk of somebody's containers
+    # Memory, and the disk of somebody's containers.
+    kept = mount.startswith(("/dev/shm", "/run/user", "/var/"))
     return not kept and any(map(SYSTEM.fullmatch, above))
 
 
