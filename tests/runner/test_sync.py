@@ -218,6 +218,17 @@ def test_what_a_program_leaves_that_dies_between_two_files_is_no_newest(tmp_path
     assert once(run, "full") and source_and_state() == [(b"\3", COMPLETE)]
 
 
+@pytest.mark.parametrize("left", [None, b"{"])
+def test_a_manifest_that_was_lost_at_the_place_is_written_again(tmp_path, left):
+    run = make(tmp_path)
+    fill(tmp_path, 1)
+    assert once(run, "full")
+    [manifest] = (tmp_path / "durable/ckpt.generations").glob("gen-*/manifest.json")
+    before = json.loads(manifest.read_bytes())
+    manifest.unlink() if left is None else manifest.write_bytes(left)
+    assert once(run, "full") and json.loads(manifest.read_bytes()) == before
+
+
 @pytest.mark.parametrize("failure, state", [("killed", UNKNOWN), ("", COMPLETE)])
 def test_a_code_of_0_is_no_proof_that_a_save_came_to_its_end(tmp_path, failure, state):
     """A pipe or a wrapper says 0 of a program that was killed in it."""

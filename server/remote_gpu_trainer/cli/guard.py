@@ -26,6 +26,7 @@ NOTIFY = click.option(
     help="run this, without a shell, for each new line, which it has on its standard input and in "
     "RGT_MESSAGE",
 )
+MOST_OF_A_MESSAGE = 30_000  # characters; a kernel takes 128 KiB for a variable
 DISCLAIMER = "never tried on a real account"
 
 
@@ -146,9 +147,9 @@ def _call(notify: str, line: str) -> None:
     from ..runs.guard_files import Unfit
 
     try:
-        words = shlex.split(notify)
+        words, message = shlex.split(notify), line[:MOST_OF_A_MESSAGE]
         subprocess.run(
-            words, input=line + "\n", text=True, env={**os.environ, "RGT_MESSAGE": line},
+            words, input=line + "\n", text=True, env={**os.environ, "RGT_MESSAGE": message},
             timeout=60, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, ValueError, IndexError, subprocess.SubprocessError):

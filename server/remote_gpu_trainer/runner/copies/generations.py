@@ -101,6 +101,14 @@ class Generations:
         self.place.write(join(self.home, f"{name}/{MANIFEST}"), text.encode())
         self.known[name] = manifest
 
+    def mend_manifest(self, name: str) -> None:
+        """Write the manifest of a generation again where it was lost there: without it nobody else
+        finds the bytes. Raises Failed."""
+        if not _parse(self.place.read(join(self.home, f"{name}/{MANIFEST}"))):
+            manifest = {key: value for key, value in self.known[name].items() if key != "ours"}
+            self.commit(name, manifest)
+            self.known[name] = {**manifest, "ours": True}
+
     def call_corrupt(self, name: str) -> None:
         """Note that the bytes there aren't as the manifest says: nobody is to go on from it. It
         stays for a person to look at, until it is superseded."""

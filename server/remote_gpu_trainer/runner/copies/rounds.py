@@ -299,6 +299,7 @@ class Round:
             name = self._find_there(group.stamp)
             if not name or self._is_late():
                 continue
+            self.there.mend_manifest(name)
             there = join(self.there.home, f"{name}/files")
             wrong = self.place.wrong(group.own, there)
             if wrong and not groups.is_changed(group):
