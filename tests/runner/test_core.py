@@ -268,6 +268,14 @@ def test_progress_gives_retries_back():
     assert isinstance(follow(attempt(KILLED, 9, "c", saved_step=9), *again[:3]), Over)
 
 
+def test_without_a_step_what_the_next_attempt_could_not_begin_with_is_no_progress():
+    silent = [attempt(KILLED, None, f"torn-{n}", has_saved=True, began="good") for n in range(4)]
+    used_up = Over(KILLED._replace(reason="kill; 3 retries are used up"), 1, failures.USED_UP)
+    assert follow(attempt(KILLED, None, "good", has_saved=True), *silent) == used_up
+    gains = [attempt(KILLED, None, str(n), has_saved=True, began=str(n - 1)) for n in range(1, 9)]
+    assert follow(*gains) == Again(5.0, 0.0)
+
+
 def test_a_program_that_begins_anew_each_time_is_not_tried_for_ever():
     ends = [attempt(KILLED, 100, is_anew=True), attempt(KILLED, 90, is_anew=True)]
     told = (
@@ -309,7 +317,7 @@ def test_the_same_failure_is_known_across_starts_and_forgotten_by_success():
 
 
 @pytest.mark.parametrize(
-    ("best", "reach", "is_anew", "is_further"),
+    ("best", "reach", "is_back", "is_further"),
     [
         (None, None, True, True),
         (None, 5, True, True),
@@ -322,8 +330,8 @@ def test_the_same_failure_is_known_across_starts_and_forgotten_by_success():
         (0, 5, False, True),
     ],
 )
-def test_only_what_passes_the_old_best_is_further(best, reach, is_anew, is_further):
-    assert attempts.is_further(best, reach, is_anew) is is_further
+def test_only_what_passes_the_old_best_is_further(best, reach, is_back, is_further):
+    assert attempts.is_further(best, reach, is_back) is is_further
 
 
 def test_tries_survive_as_json_and_what_is_damaged_has_its_default():

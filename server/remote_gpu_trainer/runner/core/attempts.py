@@ -30,7 +30,8 @@ class Tries(NamedTuple):
     `used`: (class, retries) since one came further. `best`: the furthest step at which one has
     saved or failed. `failed`: how many failed after they had trained. `at`: when each ended.
     `last`: class, step and newest checkpoint of the last one, across all starts of the run.
-    `short_at`: the step at which one ended with 0 too early; -1 for none.
+    `began`: the checkpoint that the last one was given. `short_at`: the step at which one ended
+    with 0 too early; -1 for none.
     """
 
     PARTS = {"first": Original}
@@ -41,6 +42,7 @@ class Tries(NamedTuple):
     at: tuple[float, ...] = ()
     first: Original | None = None
     last: str = ""
+    began: str = ""
     short_at: int | None = -1
 
 
@@ -153,10 +155,12 @@ def after_exit(
     tries = tries._replace(first=_original(tries.first, verdict, ended))
     has_newer = bool(ended.newest) and ended.newest != ended.began
     reach = ended.saved_step if has_newer and ended.saved_step else ended.step
-    is_beyond = is_further(tries.best, reach, ended.is_anew)
+    # What lies between two attempts with the same beginning was of no use to the second.
+    is_back = ended.is_anew or bool(ended.began and ended.began == tries.began)
+    is_beyond = is_further(tries.best, reach, is_back)
     came_further = (has_newer or ended.has_copied or ended.has_saved) and is_beyond
     best = tries.best
-    tries = tries._replace(best=max(best or 0, reach or 0))
+    tries = tries._replace(best=max(best or 0, reach or 0), began=ended.began)
     if came_further:  # progress gives retries back
         tries = tries._replace(used=())
     is_peers = failure == "network" and job.nodes > 1  # the other node's failure
@@ -188,15 +192,16 @@ def after_exit(
     )
 
 
-def is_further(best: int | None, reach: int | None, is_anew: bool) -> bool:
+def is_further(best: int | None, reach: int | None, is_back: bool) -> bool:
     """Return whether an attempt that saved came further than all before it.
 
-    Where no step is known, a newer checkpoint shows it, unless the program began anew.
+    `is_back`: it began where the one before had begun. Where no step is known, a newer checkpoint
+    shows that it came further, unless it did so.
     """
     if best is None:
         return True
     if reach is None or not best:
-        return not is_anew
+        return not is_back
     return reach > best
 
 
