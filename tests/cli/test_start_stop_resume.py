@@ -303,7 +303,9 @@ def test_a_run_that_goes_on_is_counted_anew(here, job):
     money = ["--set", "price=2 USD", "--set", "deadline=4h"]
     assert rgt("start", "gpu", str(job), *money).returncode == 0
     rgt("stop", "gpu")
-    assert rgt("release", "gpu", "--forget").returncode == 0
+    forgotten = rgt("release", "gpu", "--forget")
+    assert forgotten.returncode == 0
+    assert "a box answers there and may be billed, and nobody watches it now" in forgotten.stdout
     assert rgt("purse", "set", "5", "USD").returncode == 0
     done = rgt("resume", "gpu", "--yes")
     assert done.returncode == 2 and "of 5 USD are left, and this run may cost " in done.stderr

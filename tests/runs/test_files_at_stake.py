@@ -50,10 +50,10 @@ def a_run(home, name="toy", **job):
 def test_a_box_with_packages_and_caches_alone_has_nothing_to_lose(box, capsys):
     big = bytes(files_at_stake.COUNTS_FROM)
     for path in (
-        ".cache/huggingface/hub/model.safetensors", ".local/bin/uv", ".triton/a.bin", ".nv/b.bin",
+        ".cache/huggingface/hub/model.safetensors", ".local/bin/uv", ".triton/a.cubin", ".nv/b",
         "venv/lib/python3.11/site-packages/torch/lib/libtorch.so", "venv/bin/python3",
         "miniconda3/pkgs/x.tar", "miniconda3/lib/libmkl.so", "miniconda3/envs/e/lib/libx.so",
-        "tmp/torchinductor_root/x/kernel.so", "p/__pycache__/a.bin", "site-packages/w.pt",
+        "tmp/torchinductor_root/x/kernel.so", "p/__pycache__/a.pyc", "site-packages/w.so",
     ):  # fmt: skip
         put(box / path, big)
     put(box / "venv/pyvenv.cfg")
@@ -80,6 +80,116 @@ def test_weights_count_wherever_they_lie(box, capsys, path):
     assert look(capsys)["files"] == [path]
 
 
+NAMES = (
+    "best_model", "model_last", "epoch_3.ubj", "lora.zip", "agent.pickle", "m.params.zst", "final.pt.1", "last.ckpt~", "step_90.json",
+    "adapter_weights", "optim.bin.tmp", "snapshot",
+)  # fmt: skip
+TOLD = (
+    "model.py", "best.log", "epoch_3.png", "model.safetensors.index.json", "model_config.json", "last_run.txt", "checkpoint.md", "weights.sh",
+    "tokenizer_model.json", "steps.csv", "notes", "x.json", "package.json",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*NAMES, *TOLD])
+def test_a_small_file_counts_by_a_name_of_a_save(box, capsys, name):
+    put(box / "work" / name)
+    assert bool(look(capsys)["files"]) == (name in NAMES)
+
+
+WITHIN = (
+    "venv/lib/python3.11/site-packages",
+    "venv/bin",
+    "node_modules/x",
+    "__pycache__",
+    "conda/share",
+)
+
+
+@pytest.mark.parametrize("folder", WITHIN)
+def test_among_installed_software_what_is_named_like_weights_counts_unless_a_list_has_it(
+    box, capsys, folder
+):
+    put(box / "venv/pyvenv.cfg")
+    put(box / "conda/conda-meta/history")
+    for name in ("model.pt", "epoch_3.pth.tar", "d/e/checkpoint-9/state"):
+        put(box / folder / name, b"\0" * 500)
+    for name in ("libx.so", "README.md", "checkpoint.py", "src.zip", "data"):
+        put(box / folder / name, bytes(files_at_stake.COUNTS_FROM))
+    assert sorted(look(capsys)["files"]) == sorted(
+        f"{folder}/{name}" for name in ("model.pt", "epoch_3.pth.tar", "d/e/checkpoint-9/state")
+    )
+
+
+def test_what_a_package_lists_came_with_it_until_it_has_another_size(box, capsys):
+    site, conda = box / "venv/lib/python3.11/site-packages", box / "conda"
+    put(box / "venv/pyvenv.cfg")
+    put(
+        site / "lpips-0.1.dist-info/RECORD",
+        b'lpips/alex.pth,sha256=x,9\n"lpips/v,gg.pth",sha256=y,9\nlpips/squeeze.pth,,\n',
+    )
+    put(conda / "conda-meta/torch.json", json.dumps({"files": ["share/torch/test.pt"]}).encode())
+    for path in (
+        site / "lpips/alex.pth",
+        site / "lpips/v,gg.pth",
+        site / "lpips/squeeze.pth",
+        conda / "share/torch/test.pt",
+    ):
+        put(path, b"123456789")
+    put(site / "distutils-precedence.pth", b"import os\n")
+    put(box / "venv/bin/deepspeed.pt", b"#!/usr/bin/python3\n")
+    put(conda / "pkgs/scipy/tests/data.npz")
+    assert look(capsys)["files"] == []
+    put(site / "lpips/alex.pth", b"1234567890")
+    put(site / "mine.pth", b"\0\1")
+    put(site / "lpips/best.pth")
+    assert {Path(one).name for one in look(capsys)["files"]} == {"alex.pth", "mine.pth", "best.pth"}
+
+
+@pytest.mark.parametrize(
+    "name", ["hwdb.bin", "shells.state", "pkgcache.bin", "testtar.tar", "src.zip", "test.pb"]
+)
+def test_what_systems_make_by_themselves_is_no_save(box, capsys, name):
+    put(box / ".cargo" / name)
+    assert look(capsys)["files"] == []
+
+
+def test_a_folder_of_the_system_that_no_user_reads_holds_nothing_of_a_user(
+    box, capsys, monkeypatch
+):
+    (box / "lost+found/private").mkdir(parents=True)
+    scan = os.scandir
+
+    def closed(path):
+        if str(path).endswith("private"):
+            raise PermissionError(13, "Permission denied")
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    assert look(capsys)["why"] == ""
+
+
+def test_a_box_of_debian_lists_what_it_installed(tmp_path):
+    lists = files_at_stake.Lists()
+    put(
+        tmp_path / "var/lib/dpkg/info/vim.list",
+        b"/usr/share/vim/tutor.pt\n/lib/x.npz\n/usr/bin/vim\n",
+    )
+    for entry in os.scandir(tmp_path / "var/lib"):
+        lists.note(entry)
+    assert lists.have(f"{tmp_path}/usr/share/vim/tutor.pt", 7)
+    assert lists.have(f"{tmp_path}/usr/lib/x.npz", 7), "/lib is a link to /usr/lib"
+    assert not lists.have(f"{tmp_path}/usr/share/vim/mine.pt", 7)
+
+
+def test_what_a_run_saves_among_installed_software_counts_whatever_its_name(box, capsys):
+    run = a_run(box, checkpoint={"folder": str(box / "venv/lib/out")})
+    put(box / "venv/pyvenv.cfg")
+    put(box / "venv/lib/out/9/data.json")
+    put(box / "venv/lib/other/data.json")
+    assert look(capsys)["files"] == ["venv/lib/out/9/data.json"]
+    assert look(capsys)["runs"] == [os.path.relpath(run, box)]
+
+
 @pytest.mark.parametrize(
     ("path", "is_left_out"),
     [("/lib64", True), ("/run", True), ("/libero", False), ("/libs", False)],
@@ -89,9 +199,9 @@ def test_a_folder_of_the_system_is_told_by_its_whole_name(path, is_left_out):
 
 
 def test_a_large_file_of_any_name_counts(box, capsys):
-    put(box / "snapshot_100", bytes(files_at_stake.COUNTS_FROM))
-    put(box / "snapshot_99", bytes(files_at_stake.COUNTS_FROM - 1))
-    assert look(capsys)["files"] == ["snapshot_100"]
+    put(box / "shard_100", bytes(files_at_stake.COUNTS_FROM))
+    put(box / "shard_99", bytes(files_at_stake.COUNTS_FROM - 1))
+    assert look(capsys)["files"] == ["shard_100"]
 
 
 def test_where_a_run_saves_all_counts_and_links_are_followed(box, capsys):
@@ -116,6 +226,12 @@ def test_a_checkpoint_behind_a_link_from_a_kept_volume_counts(box, capsys, tmp_p
     (run / "code/out").mkdir(parents=True)
     (run / "code/out/step_9").symlink_to(box / "scratch")
     assert look(capsys, runs=[str(run)])["files"] == ["scratch/step_9.json"]
+
+
+def test_a_run_that_is_only_half_there_is_a_run(box, capsys):
+    put(box / "copied/run.d/job-1/job.json", b"{}")
+    put(box / "project/run.sh", b"python train.py")
+    assert look(capsys)["runs"] == ["copied"]
 
 
 def test_what_the_stop_keeps_is_not_looked_at(box, capsys):

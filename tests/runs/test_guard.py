@@ -22,6 +22,7 @@ from remote_gpu_trainer.runs import (
     other_runs,
     this_machine,
 )
+from remote_gpu_trainer.runs.sent_job import end_seconds
 from remote_gpu_trainer.text.locking import lock
 
 from tests.engines import fake_provider as fake
@@ -743,6 +744,12 @@ def test_a_provider_that_fails_lies_or_is_another_stops_nothing_and_the_bill_is_
     assert any("gpu is 7.0 h past its end, and may still be billed" in line for line in told.lines)
 
 
+def test_a_run_that_leaves_its_box_on_has_less_to_do_after_its_deadline():
+    job = {"checkpoint": {"save_seconds": 60}, "at_end": {"do": "stop", "unproven_minutes": 30}}
+    assert end_seconds(job) == 2 * 60 + 300 + 30 * 60 + 600
+    assert end_seconds({**job, "at_end": {"do": "keep", "unproven_minutes": 30}}) == 2 * 60 + 300
+
+
 def test_a_stop_that_does_not_happen_is_told_in_the_next_round(world):
     fake.change(world.account, deaf=True)
     world.round()
@@ -753,6 +760,16 @@ def test_a_stop_that_does_not_happen_is_told_in_the_next_round(world):
         "was asked to stop 10 min ago, and the provider's list still shows it" in x
         for x in world.round().lines
     )
+
+
+def test_a_guard_that_was_ended_during_a_stop_says_that_nobody_knows_whether_it_was_heard(world):
+    fake.change(world.account, deaf=True)
+    asked_to_stop(world, 3)
+    lines = world.round().lines
+    assert any(
+        x.startswith("a guard was ended 3.0 min ago while it asked gpu to stop") for x in lines
+    ), lines
+    assert not world.stops
 
 
 def asked_to_stop(world, *minutes, host="gpu"):

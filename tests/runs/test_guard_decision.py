@@ -112,7 +112,7 @@ def test_nothing_known_is_no_stop_and_no_warning():
         ({"late": NOW - 7200, "listed": (replace(BOX, standing="ended", state="terminated"),)}, "i-1 is terminated, and yet gpu answers"),
         ({"longer": ("toy",), "listed": (replace(BOX, standing="stopped", state="stopped"),)}, "gpu is 5.0 h past its end, and may still be billed"),
         ({"listed": (replace(BOX, standing="ended", state="TERMINATED"),)}, "i-1 is TERMINATED, and yet gpu answers, and may be billed"),
-        ({"ends": (), "idle_since": NOW - 7200, "strangers": ("jupyter",)}, "gpu answers and may be billed, and no run has begun there for 2.0 h; if it is gone: rgt release gpu --forget, or if"),
+        ({"ends": (), "idle_since": NOW - 7200, "strangers": ("jupyter",)}, "gpu answers and may be billed, and no run has begun there for 2.0 h; end it, or if it is your own machine: rgt release gpu --mine"),
         ({"ends": (), "ended": ("toy (finished)",)}, "nothing runs there any more: toy (finished)"),
     ],
 )  # fmt: skip

@@ -97,6 +97,20 @@ def test_in_place_of_a_damaged_checkpoint_the_one_before_it_comes_home(place, tm
     assert "damaged there" in done.stdout and told in done.stdout
 
 
+def test_a_newest_checkpoint_without_its_manifest_is_told(place, tmp_path):
+    [manifest] = place.glob("ckpt.generations/gen-1-20-*/manifest.json")
+    manifest.unlink()
+    done = rgt("release", "gone.invalid", "--durable", str(place), "--to", "here")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert (tmp_path / "here/ckpt/step-10.safetensors").read_bytes() == weights(10)
+    lost = manifest.parent.name
+    assert f"{lost}: NEWEST calls it the newest, and its manifest is lost" in done.stdout
+    for older in place.glob("ckpt.generations/gen-1-10-*/manifest.json"):
+        older.unlink()
+    with pytest.raises(Unreleased, match="no checkpoint lies at .* NEWEST calls it the newest"):
+        release_durable.bring(GONE, "", str(place), tmp_path / "there", load="tensors")
+
+
 def test_nothing_that_is_somebody_elses_is_overwritten(place, tmp_path):
     (tmp_path / "here/ckpt").mkdir(parents=True)
     mine = tmp_path / "here/ckpt/step-20.safetensors"

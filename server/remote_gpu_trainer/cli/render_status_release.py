@@ -671,11 +671,13 @@ def _confirm_gone(box: Box, profile: Profile, source: ProviderList, as_json: boo
 def _forget(text: str, mine: bool, as_json: bool) -> int:
     """Take a box off the ledger because the user says so: 0 forgotten, 1 it wasn't there."""
     from ..boxes.box import BadBox, address, parse
-    from ..runs import guard_files, known_jobs, ledger
+    from ..runs import box_gone, guard_files, known_jobs, ledger
 
+    answers = False
     try:
         box = parse(text)
         name, place = box.name, address(box)
+        answers = not mine and box_gone.answers(box)
     except BadBox:  # an address, or a name that the reminder cut
         name, place = text.strip(), ""
     forgotten = ledger.forget(name, place, own=mine)
@@ -689,6 +691,11 @@ def _forget(text: str, mine: bool, as_json: bool) -> int:
         message = f"forgot {name} and won't remind you again: you said that it is your own machine"
     else:
         message = f"forgot {name}: you said that it is gone"
+    if forgotten and answers:
+        message += (
+            "; yet a box answers there and may be billed, and nobody watches it now: if it is the "
+            f"same or a new one, rgt status {shlex.quote(name)} puts it on the list again"
+        )
     if as_json:
         print_answer({"forgotten": bool(forgotten), "text": message})
     else:

@@ -76,9 +76,14 @@ def confirm(box: Box, profile: Profile, *, ids: list[str], listing: str | None) 
     return answer
 
 
+def answers(box: Box) -> bool:
+    """Return whether a box that isn't this machine answers by ssh."""
+    return not box.local and boxes.run(box, ":", limit=LOOK).outcome == "ok"
+
+
 def _why_doubtful(box: Box, address: str, answer: Listed, listing: str) -> str:
     """Return why a box may be there although a list says that it is gone, '' for no reason."""
-    if not box.local and boxes.run(box, ":", limit=LOOK).outcome == "ok":
+    if answers(box):
         return (
             "it answers by ssh, so the list may be another account's or too old. If another box "
             "has its address now, --forget takes your word"

@@ -1,10 +1,11 @@
 """Runs on a box: tell the files that a stop would destroy and that may be nowhere else.
 
 It looks at each mount that the stop doesn't keep, and takes nobody's word for what lies there. A
-file counts where its name is one of weights, it has a mebibyte, a run saves there, or it lies in a
-durable place. Left out is what comes back by itself (SYSTEM, CACHES, FETCHED, PACKAGES), what a
-runner keeps for itself, and the code that was sent. What can't be read, and more than can be looked
-at in time, is told as such.
+file counts where its name is one of a save, it has a mebibyte, a run saves there, or it lies in a
+durable place. Among installed software (SYSTEM, INSTALLED, PACKAGES) it counts only where its name
+is one of weights and no package's list has it. Left out are downloads (FETCHED), what a runner
+keeps for itself, and the code that was sent. What can't be read, and more than can be looked at in
+time, is told as such.
 """
 
 from __future__ import annotations
@@ -27,11 +28,32 @@ MOST_SAVED = 200_000  # where one run saves
 MOST_TOLD = 20_000
 COUNTS_FROM = 1 << 20  # bytes
 WEIGHTS = (
-    ".pt", ".pth", ".bin", ".ckpt", ".distcp", ".npz", ".tar", ".safetensors", ".pkl", ".msgpack",
-    ".h5", ".hdf5", ".keras", ".state", ".npy", ".gguf", ".onnx", ".joblib", ".pdparams", ".pdopt",
-    ".nemo", ".ptl", ".params", ".weights", ".pb", ".tflite", ".orbax",
+    ".pt", ".pth", ".bin", ".ckpt", ".distcp", ".npz", ".tar", ".safetensors", ".pkl", ".pickle",
+    ".msgpack", ".h5", ".hdf5", ".keras", ".state", ".npy", ".gguf", ".ggml", ".onnx", ".joblib",
+    ".pdparams", ".pdopt", ".nemo", ".ptl", ".params", ".weights", ".pb", ".tflite", ".orbax",
+    ".ubj", ".engine", ".mlmodel", ".eqx", ".ot", ".model", ".zip",
 )  # fmt: skip
+BROUGHT = (".bin", ".pb", ".pickle", ".state", ".tar", ".zip")  # software has these too
 A_SAVE = re.compile(r"ckpt|checkpoint|weights|[._]pth?\b", re.I)  # in the name of a file
+A_STATE = re.compile(  # the same, among files that nobody installed
+    r"ckpt|checkpoint|weight|model|best|last|latest|final|epoch|step|snapshot|adapter|lora|optim"
+    r"|[._]pth?\b",
+    re.I,
+)
+FOLDER_OF_SAVE = re.compile(
+    r"(^|[-_.])(ckpt|checkpoint|weight)s?([-_.=]|$)|(epoch|step)s?[-_.=]?\d", re.I
+)
+NO_STATE = re.compile(r"args|config|index|info|meta|package|result|tokenizer|vocab", re.I)
+# Put behind a name by who packs or keeps a file, and by a save that goes on.
+BEHIND = re.compile(r"(\.(bak|bz2|gz|lz4|old|orig|part|prev|tmp|xz|zst|\d+)|~|\(\d+\))+$", re.I)
+# Source, text, pictures: they tell of weights.
+TELLS = (
+    ".a", ".bash", ".bc", ".c", ".cc", ".cfg", ".conf", ".cpp", ".css", ".csv", ".cu", ".cuh",
+    ".diff", ".err", ".gif", ".go", ".h", ".hpp", ".html", ".ini", ".ipynb", ".j2", ".jar", ".java",
+    ".jpeg", ".jpg", ".js", ".jsonl", ".lock", ".log", ".md", ".mjs", ".o", ".out", ".patch",
+    ".pdf", ".pid", ".png", ".pom", ".py", ".pyc", ".pyi", ".pyx", ".rs", ".rst", ".sh", ".so",
+    ".svg", ".tex", ".toml", ".ts", ".tsv", ".tsx", ".txt", ".vim", ".whl", ".xml", ".yaml", ".yml",
+)  # fmt: skip
 KERNEL = {  # kinds of file systems that hold no files of anybody
     "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
     "efivarfs", "fusectl", "fuse.lxcfs", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore",
@@ -41,22 +63,25 @@ SYSTEM = re.compile(
     r"/(bin|boot|dev|etc|lib(32|64|x32)?|proc|run|sbin|snap|sys|usr|var/(cache|lib|log)"
     r"|opt/(amazon|hpcx|nvidia|rocm[^/]*))"
 )
-IN_SYSTEM = ("/run/user", "/var/lib/docker/volumes")  # of users all the same
-CACHES = re.compile(
-    r"\.(cargo|cursor-server|docker|npm|nv|nvm|pyenv|rustup|triton|vscode-server)"
+IN_SYSTEM = ("/dev/shm", "/run/user", "/var/lib/docker/volumes")  # of users all the same
+INSTALLED = re.compile(  # folders of installers and compilers, anywhere
+    r"\.(cargo|cursor-server|docker|npm|nv|nvm|m2|pyenv|rustup|triton|vscode-server)"
     r"|__pycache__|dist-packages|lost\+found|node_modules|site-packages|torchinductor_[^/]*"
 )
-# What programs fetch, and install for a user: beside it anybody may save.
+USERS_OWN = re.compile(
+    r".*/\.local/(bin|lib|include|state|share/(code-server|jupyter|man|pipx|pnpm|uv|virtualenvs?))"
+)
+# What programs fetch for a user: beside it anybody may save.
 FETCHED = re.compile(
     r".*/\.cache/(clip|conda|flashinfer|huggingface/(assets|datasets|hub|modules|xet)|jedi"
     r"|matplotlib|ms-playwright|nvidia|pip|pre-commit|pypoetry|torch|torch_extensions|triton|uv"
     r"|vllm|whisper|yarn)"
-    r"|.*/\.local/(bin|lib|include|state|share/(code-server|jupyter|man|pipx|pnpm|uv|virtualenvs?))"
 )
 PACKAGES = re.compile(  # of a folder into which Python was installed, as conda and venv do
-    r"bin|compiler_compat|conda-meta|condabin|include|lib(64|exec)?|pkgs|x86_64-.*"
+    r"bin|compiler_compat|conda-meta|condabin|include|lib(64|exec)?|x86_64-.*"
 )
 OF_CONDA = re.compile(r"etc|man|sbin|share|shell|ssl|targets")  # beside `conda-meta` alone
+OF_PYTHON = re.compile(r".*/lib/python\d\.\d+/(lib2to3|test)")  # which no list names
 
 
 def main(words):
@@ -75,10 +100,11 @@ def main(words):
     runs = {*look.runs, *filter(look.is_destroyed, asked["runs"])}
     known = {*runs, *asked["runs"]}
     saved = set().union(*map(saved_by, known))
+    look.add(saved)
     own = {_place_of(folder): _copied_by(folder) for folder in known}  # which it answers for
     files = [one for one in look.files
              if not look.is_copied(one[0], one[3], own)
-             and (one[3] or one[0] in saved or counts(*one[:2]))]  # fmt: skip
+             and (one[3] or one[0] in saved or look.counts(one))]  # fmt: skip
     for folder in asked["durable"]:
         held = _held_by(folder)
         is_at_stake = folder in runs or any(_is_in(one[0], held) for one in files)
@@ -101,17 +127,29 @@ def main(words):
 
 def counts(path, size):
     """Return whether a file may be somebody's only copy by its name and size."""
-    name = os.path.basename(path)
-    is_named = name.lower().endswith(WEIGHTS) or A_SAVE.search(name)
-    return size >= COUNTS_FROM or bool(size > 0 and is_named)
+    return size >= COUNTS_FROM or (size > 0 and is_named(path, A_STATE))
+
+
+def is_named(path, words):
+    """Return whether a file is named like a save, or lies in a folder that is. `words`: what says
+    so in a name without an ending of weights, A_STATE or, among installed software, A_SAVE."""
+    folder, name = path.split("/")[-2:]
+    name = BEHIND.sub("", name).lower()
+    if name.endswith(WEIGHTS):
+        is_brought = words is A_SAVE and name.endswith(BROUGHT)
+        return not is_brought or bool(A_STATE.search(name))
+    if name.endswith(TELLS) or (name.endswith(".json") and NO_STATE.search(name)):
+        return False
+    return bool(words.search(name) or FOLDER_OF_SAVE.search(folder))
 
 
 class Look:
     """A look at all files below a folder that a stop destroys.
 
     `files`: [(path, bytes, time of its last change in ns, id of the durable place in which it
-    lies)], '' for none. `runs`: folders of runs. `ids`: {id of a durable place: where it lies}.
-    `why`: why the look isn't whole.
+    lies, whether it lies among installed software)], '' for none; of installed software those
+    alone that are named like weights. `runs`: folders of runs. `ids`: {id of a durable place:
+    where it lies}. `why`: why the look isn't whole.
     """
 
     def __init__(self, below, kept, seconds):
@@ -121,12 +159,26 @@ class Look:
         self.files, self.runs, self.ids, self.why = [], set(), {}, ""
         self.count = 0
         self.mounts = _mounts()
+        self.lists = Lists()
 
     def is_destroyed(self, path):
         """Return whether a path is on a mount that the stop doesn't keep."""
         path = os.path.realpath(path)
         mount = max((one for one in self.mounts if _is_in(path, [one])), key=len, default="/")
         return not any(fnmatchcase(mount, one) for one in self.kept)
+
+    def counts(self, one):
+        """Return whether one of `files` may be somebody's only copy by what it is."""
+        path, size, _, _, is_installed = one
+        if not is_installed:
+            return counts(path, size)
+        return not self.lists.have(path, size) and not _is_of_python(path)
+
+    def add(self, saved):
+        """Take in these files where the stop destroys them."""
+        seen = {one[0] for one in self.files}
+        lost = filter(self.is_destroyed, sorted(saved - seen))
+        self.files += [(*one, "", False) for one in times(lost)]
 
     def is_copied(self, path, place, own):
         """Return whether a known run put a file into its durable place. `own`: {id of a place:
@@ -149,34 +201,33 @@ class Look:
             self.why = "its mounts can't be read"
         for mount, kind in self.mounts.items():
             # The files of an overlay lie on another mount, but for those of this container.
-            is_empty = kind in KERNEL or (kind == "overlay" and mount != "/") or _is_system(mount)
+            is_empty = kind in KERNEL or (kind == "overlay" and mount != "/")
             if _is_in(mount, [self.below]) and not is_empty and self.is_destroyed(mount):
-                self._walk(mount)
+                self.walk(mount, _is_system(mount))
         if self.below not in self.mounts and self.is_destroyed(self.below):
-            self._walk(self.below)
-        for path in IN_SYSTEM:
-            is_here = os.path.isdir(path) and path not in self.mounts
-            if is_here and _is_in(path, [self.below]) and self.is_destroyed(path):
-                self._walk(path)
+            self.walk(self.below)
 
-    def _walk(self, top):
-        left = [(top, "")]
+    def walk(self, top, is_installed=False):
+        """Look at what lies below a folder of this mount. `is_installed`: it is software."""
+        left = [(top, "", is_installed)]
         while left and not self.why:
-            folder, place = left.pop()
+            folder, place, is_installed = left.pop()
             try:
                 with os.scandir(folder) as found:
                     entries = list(found)
-                self._take(folder, entries, place, left)
+                self._take(folder, entries, place, is_installed, left)
             except (FileNotFoundError, NotADirectoryError):
                 continue  # gone meanwhile, or the mount is a file
             except OSError as error:
+                if is_installed and isinstance(error, PermissionError):
+                    continue  # the system keeps folders that no user reads
                 self.why = f"{folder} can't be read ({error.strerror})"
             if self.count > MOST_FILES or time.monotonic() > self.until:
                 self.why = f"over {self.count} files can't be looked at in {self.seconds:.0f} s"
 
-    def _take(self, folder, entries, place, left):
+    def _take(self, folder, entries, place, is_installed, left):
         names = {entry.name for entry in entries}
-        is_run = {"run.sh", "run.d"} <= names
+        is_run = "run.d" in names  # its run.sh, which comes last, may not be there yet
         has_conda = "conda-meta" in names
         has_python = has_conda or "pyvenv.cfg" in names
         if is_run:
@@ -188,17 +239,96 @@ class Look:
             self.count += 1
             if entry.is_dir(follow_symlinks=False):
                 is_own = is_run and (entry.name in LEFT_THERE or entry.name == "run.d")
+                is_fetched = FETCHED.fullmatch(entry.path) or (has_conda and entry.name == "pkgs")
+                if is_own or is_fetched or entry.path in self.mounts:
+                    continue
+                if is_installed and OF_PYTHON.fullmatch(entry.path):
+                    continue
                 is_package = (has_python and PACKAGES.fullmatch(entry.name)) or (
                     has_conda and OF_CONDA.fullmatch(entry.name)
                 )
-                is_cache = CACHES.fullmatch(entry.name) or FETCHED.fullmatch(entry.path)
-                is_left_out = is_own or is_package or is_cache or SYSTEM.fullmatch(entry.path)
-                if not (is_left_out or entry.path in self.mounts):
-                    left.append((entry.path, place))
+                starts = is_package or _is_software(entry)
+                is_of_users = entry.path in IN_SYSTEM
+                left.append((entry.path, place, bool(is_installed or starts) and not is_of_users))
+                self.lists.note(entry)
             elif entry.is_file(follow_symlinks=False):
+                if is_installed and not (place or is_named(entry.path, A_SAVE)):
+                    continue
                 with suppress(FileNotFoundError):
                     told = entry.stat(follow_symlinks=False)
-                    self.files.append((entry.path, told.st_size, told.st_ctime_ns, place))
+                    if told.st_size or not is_installed:
+                        one = (entry.path, told.st_size, told.st_ctime_ns, place, is_installed)
+                        self.files.append(one)
+
+
+class Lists:
+    """What packages say they installed, as far as it is named like weights: {path: bytes}, None
+    for bytes that a list doesn't tell."""
+
+    def __init__(self):
+        self.paths = {}
+        self.folders = []
+
+    def note(self, entry):
+        """Take down a folder that may hold a list."""
+        if entry.name.endswith(".dist-info") or entry.name == "conda-meta":
+            self.folders.append(entry.path)
+        elif entry.path.endswith("/var/lib/dpkg"):
+            self.folders.append(entry.path + "/info")
+
+    def have(self, path, size):
+        """Return whether a package installed a file of this size there."""
+        while self.folders:
+            self._read(self.folders.pop())
+        return self.paths.get(path, -1) in (None, size)
+
+    def _read(self, folder):
+        above = os.path.dirname(folder)
+        with suppress(OSError, ValueError, AttributeError, RecursionError):
+            if folder.endswith(".dist-info"):
+                for line in _lines(folder + "/RECORD"):
+                    name, _, size = line.rpartition(",")
+                    name = name.rpartition(",")[0].strip('"')
+                    self._add(above, name, int(size) if size else None)
+                return
+            for name in os.listdir(folder):
+                file = os.path.join(folder, name)
+                if folder.endswith("conda-meta") and name.endswith(".json"):
+                    with open(file, encoding="utf-8") as text:
+                        for path in json.load(text).get("files") or ():
+                            self._add(above, path, None)
+                elif name.endswith(".list"):
+                    root = folder[: -len("/var/lib/dpkg/info")]
+                    for line in _lines(file):
+                        self._add("/", root + line, None)
+                        self._add("/", root + "/usr" + line, None)  # where /lib is a link there
+
+    def _add(self, above, name, size):
+        path = os.path.join(above, name)
+        if is_named(path, A_SAVE):
+            self.paths[os.path.normpath(path)] = size
+
+
+def _lines(file):
+    with open(file, encoding="utf-8", errors="surrogateescape") as text:
+        return text.read().split("\n")
+
+
+def _is_software(entry):
+    starts = INSTALLED.fullmatch(entry.name) or SYSTEM.fullmatch(entry.path)
+    return starts or USERS_OWN.fullmatch(entry.path)
+
+
+def _is_of_python(path):
+    """Return whether a file is one of `site`, which have the ending of weights, or a program."""
+    folder = os.path.basename(os.path.dirname(path))
+    try:
+        with open(path, "rb") as file:
+            data = file.read(4096)
+    except OSError:
+        return False
+    is_path_file = path.endswith(".pth") and folder in ("site-packages", "dist-packages")
+    return (is_path_file and b"\0" not in data) or (folder == "bin" and data[:2] == b"#!")
 
 
 def files_of_run(folder):
@@ -206,7 +336,7 @@ def files_of_run(folder):
     where they can't all be looked at. Clocks that are set don't hide a change of it: a file that
     is moved or copied with its old times has a new one."""
     look = Look(folder, [], 20.0)
-    look._walk(look.below)
+    look.walk(look.below)
     saved = saved_by(folder)
     if look.why or len(saved) > MOST_SAVED:
         return None
@@ -311,10 +441,10 @@ def _place_of(folder):
 
 def _is_system(mount):
     parts = mount.split("/")
-    above = ("/".join(parts[: end + 1]) for end in range(len(parts)))
+    above = ["/".join(parts[: end + 1]) for end in range(len(parts))]
     # Memory, and the disk of somebody's containers.
-    kept = mount.startswith(("/dev/shm", "/run/user", "/var/"))
-    return not kept and any(map(SYSTEM.fullmatch, above))
+    is_of_users = mount.startswith("/var/") or any(one in IN_SYSTEM for one in above)
+    return not is_of_users and any(map(SYSTEM.fullmatch, above))
 
 
 def _is_in(path, folders):

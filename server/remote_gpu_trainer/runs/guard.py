@@ -345,6 +345,7 @@ class _Round:
                 is_drill_of_here=last is None or last.here == self.here,
                 command=hash_of(*words) if listed else own.command,
                 sent=self.kept.sent(own),
+                is_unheard=self.kept.is_unheard(own),
                 clock_ahead=account.ahead,
             )
         return _with_runs(seen, look) if look.answers else seen

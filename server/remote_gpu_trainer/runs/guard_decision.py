@@ -103,7 +103,8 @@ class Seen:
     that are over, where all are. `late`: when the first run there that lives should have ended, by
     what the box itself says; None for none. `idle_since`: from when on nothing of ours has run
     there, as far as is known; None where something lives. `sent`: when it was asked to stop since
-    it was last off. `acted`: the box that this round has asked to stop.
+    it was last off; `is_unheard`: nobody knows what came of the last time. `acted`: the box that
+    this round has asked to stop.
     """
 
     now: float
@@ -134,6 +135,7 @@ class Seen:
     unproven: tuple[str, ...] = ()
     strangers: tuple[str, ...] = ()
     sent: tuple[float, ...] = ()
+    is_unheard: bool = False
     acted: str = ""
     ended: tuple[str, ...] = ()
     late: float | None = None
@@ -372,6 +374,11 @@ def warnings(seen: Seen, decision: Decision) -> list[str]:
             f"{shown_seconds(ago)}, and the provider's list still shows it running; stop it in the "
             "provider's console"
         )
+    elif seen.is_unheard and is_running:
+        told.append(
+            f"a guard was ended {shown_seconds(ago)} ago while it asked {name} to stop, so whether "
+            "the provider heard isn't known, and it is still shown running"
+        )
     elif ago >= STOPPING:
         told.append(
             f"{name} was asked to stop {shown_seconds(ago)} ago, and the provider's list still "
@@ -398,6 +405,6 @@ def warnings(seen: Seen, decision: Decision) -> list[str]:
         idle = seen.now - seen.idle_since
         if idle >= IDLE:  # other programs may be those that each box has, such as a notebook server
             for_long = f"no run has begun there for {shown_seconds(idle)}"
-            own = "or if it is your own machine: --mine"
-            told.append(f"{name} answers and may be billed, and {for_long}; {gone}, {own}")
+            own = f"or if it is your own machine: rgt release {typed(seen.name)} --mine"
+            told.append(f"{name} answers and may be billed, and {for_long}; end it, {own}")
     return told

@@ -119,6 +119,10 @@ class Kept:
             times = [] if step.step == "off" else times
         return tuple(times)
 
+    def is_unheard(self, own: Confirmed) -> bool:
+        """Return whether a guard was ended while it asked a box to stop."""
+        return any(step.step == "stop" for step in self._of(own)[-1:])
+
     def lost(self, jobs: list[Known]) -> dict[str, str]:
         """Return the boxes that jobs or confirmations name or the ledger held, and that it lost:
         {address: name}."""

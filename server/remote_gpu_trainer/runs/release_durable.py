@@ -20,8 +20,8 @@ from ..runner.child import Failed
 from ..runner.completeness import COMPLETE, files_of
 from ..runner.context import Run
 from ..runner.copies import place, place_at
-from ..runner.copies.generations import ENDING, Generations
-from ..runner.copies.plan import There, newest
+from ..runner.copies.generations import ENDING, NEWEST, Generations
+from ..runner.copies.plan import PARTIAL, There, newest
 from ..runner.copies.tool import Tools
 from ..text import sha256_of
 from ..text.masking import shown
@@ -50,6 +50,7 @@ def bring(box: Box, run: str, address: str, to: Path | None, *, load: Loads) -> 
         raise Unreleased(f"{shown(address, 200)} doesn't answer: {error}") from None
     except ValueError as error:
         raise Unreleased(shown(str(error), 200)) from None
+    lost = _newest_lost(of, found)
     name = known.name if known else found.name or "run"
     if known and found.foreign:
         raise Unreleased(
@@ -57,9 +58,10 @@ def bring(box: Box, run: str, address: str, to: Path | None, *, load: Loads) -> 
             "name that run with --run"
         )
     if not there:
-        raise Unreleased(f"no checkpoint lies at {shown(found.home, 200)}; look there by hand")
+        why = f" ({lost})" if lost else ""
+        raise Unreleased(f"no checkpoint lies at {shown(found.home, 200)}{why}; look there by hand")
     to = Path(os.path.realpath(to or Path("results") / release.default_name(box, name)))
-    released = Released(shown(found.home), str(to))
+    released = Released(shown(found.home), str(to), unreached=[lost] if lost else [])
     below = PurePosixPath(found.home).name[: -len(ENDING)]
     files = _files_of(found, there, below)
     origin = {"box": "durable", "folder": found.home}
@@ -103,6 +105,17 @@ def bring(box: Box, run: str, address: str, to: Path | None, *, load: Loads) -> 
     if released.unreached and released.verdict == "verified":
         released.verdict = "incomplete"
     return released
+
+
+def _newest_lost(of: place.Place, found: Generations) -> str:
+    """Return what the note of the newest generation names that can't be brought, because its
+    manifest is lost or damaged; '' where that is there. Raises Failed."""
+    note = of.read(place.join(found.home, NEWEST)) or b""
+    name = note.decode("utf-8", "replace").partition("\n")[0]
+    whole = {one.name for one in found.listed() if one.state != PARTIAL}
+    if name in whole or name not in of.names(found.home):
+        return ""
+    return shown(f"{name}: {NEWEST} calls it the newest, and its manifest is lost or damaged", 400)
 
 
 def _place_at(address: str) -> place.Place:

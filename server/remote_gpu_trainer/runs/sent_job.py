@@ -13,10 +13,12 @@ SAVE_SECONDS = 30.0  # as runner/spec.py has it
 
 def end_seconds(job):
     """Return the seconds that a run's own end may take after its deadline, by its job: two saves, a
-    copy, the wait for a proof that all is safe, and another try of its end command."""
+    copy, and of a box that the run ends itself the wait for a proof that all is safe, and another
+    try of its end command."""
     save = (job.get("checkpoint") or {}).get("save_seconds") or SAVE_SECONDS
-    unproven = job["at_end"]["unproven_minutes"]
-    return 2 * save + COPY_SECONDS + unproven * 60 + END_SECONDS
+    at_end = job["at_end"]
+    end = 0 if at_end.get("do") == "keep" else at_end["unproven_minutes"] * 60 + END_SECONDS
+    return 2 * save + COPY_SECONDS + end
 
 
 def job_in(folder):
