@@ -31,6 +31,7 @@ FILES = (
     "evals/INPUT.md",
     "evals/FIT.md",
     "evals/BENCHMARK.md",
+    "evals/benchmark/night/README.md",
     "evals/PROBE.md",
     "evals/probe/projects_probe_alone.json",
     "evals/probe/projects/README.md",
