@@ -279,6 +279,7 @@ def test_the_bars_of_a_program_that_loads_are_no_steps(make):
         ("flag", "--from", ["--from", "/c/step-1"], {}),
         ("flag", "--from=", ["--from=/c/step-1"], {}),
         ("variable", "FROM", [], {"FROM": "/c/step-1"}),
+        ("switch", "--init_from=resume", ["--init_from=resume"], {}),
         ("automatic", "", [], {}),
     ],
 )

@@ -1128,6 +1128,8 @@ def test_the_newest_complete_one_is_resumed_from_and_corrupt_ones_are_moved_away
     assert more.note.startswith("step-15.pt and 1 more is not whole")
     named = chosen(Folder(WHOLE, corrupt=(CORRUPT,)), resume={"flag": "--from", "variable": ""})
     assert named.quarantined == (), "a program that is told its checkpoint loads no other"
+    picked = chosen(Folder(WHOLE, corrupt=(CORRUPT,)), resume={"switch": "--resume"})
+    assert picked.quarantined == (CORRUPT.path,), "one that picks the newest would load it"
     assert chosen(Folder(WHOLE, corrupt=(CORRUPT,)), resume="none").note == ""
 
 

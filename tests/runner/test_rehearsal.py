@@ -83,6 +83,33 @@ def test_a_program_that_cannot_resume_is_told(box: Box):
     assert not kept[0].exists()
 
 
+def test_a_file_that_the_program_only_reads_is_no_save_and_stays_where_it_is(box: Box):
+    site = box.folder / "site-packages-of-another"
+    site.mkdir()
+    for name in ("precedence.pth", "pretrained.pth"):
+        (site / name).write_bytes(b"x" * 900)
+        os.utime(site / name, (1e9, 1e9))
+    reads = f"""
+import os, sys, time, zipfile
+held = open({str(site / "precedence.pth")!r})
+time.sleep(6)
+path = os.environ['RGT_CHECKPOINT_DIR'] + '/step-%d.pt'
+begin = max([0, *(int(one[5:-3]) for one in os.listdir(os.path.dirname(path)))])
+if begin: open(path % begin, 'rb').read()
+for step in range(begin + 1, begin + 99):
+    with zipfile.ZipFile(path % step, 'w') as archive: archive.writestr('a', 'b')
+    print('step', step, flush=True)
+    time.sleep(0.5)
+"""
+    (box.folder / "reads.py").write_text(reads)
+    make(box, command=[sys.executable, str(box.folder / "reads.py")], results=[])
+    done = box.verb("rehearse")
+    assert "ok save: first whole checkpoint" in done.stdout and ".pth" not in done.stdout, (
+        done.stdout
+    )
+    assert sorted(one.name for one in site.iterdir()) == ["precedence.pth", "pretrained.pth"]
+
+
 STRAYS = """
 import os, pathlib, sys, time, zipfile
 folder = pathlib.Path(__file__).parent / 'ckpt'

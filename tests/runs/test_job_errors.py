@@ -172,7 +172,7 @@ FIELDS = [
     ("resume: 5", "job.yaml line 4, resume: is the number 5, and must be 'automatic' or 'none', or an object with fields; write resume: automatic"),
     ("resume: {flag: resume}", "job.yaml line 4, resume.flag: must begin with '-'; write flag: --resume-from"),
     ("resume: {flg: x}", "job.yaml line 4, resume.flg: unknown field; write flag in place of flg"),
-    ("resume: {}", "job.yaml line 4, resume: give exactly one of flag and variable; write resume: automatic"),
+    ("resume: {}", "job.yaml line 4, resume: give exactly one of flag, variable and switch; write resume: automatic"),
     ("notify: mail me", "job.yaml line 4, notify: is a text, and must be a list; write notify: [curl, -fsS, -d, @-, https://ntfy.sh/your-topic]"),
     ("notify: 5", "job.yaml line 4, notify: is the number 5, and must be a list; write notify: [curl, -fsS, -d, @-, https://ntfy.sh/your-topic]"),
     ("results: out", "job.yaml line 4, results: is a text, and must be a list; write results: [out/adapter_model.safetensors]"),

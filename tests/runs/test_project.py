@@ -263,6 +263,30 @@ def test_a_script_with_defaults_for_its_variables_is_the_command(project):
     assert made.values()["checkpoint"] == {"folder": "kept/desk", "pattern": "*.pt"}
 
 
+def test_what_a_usage_shows_as_optional_is_no_word_of_the_command(project):
+    program = '"""python train.py --lr [0.1,0.2] [--fp16] [KEY VALUE ...]"""\n' + loop(
+        "torch.save(model, 'a.pt')"
+    )
+    made = draft(project({"train.py": program}))
+    assert made.values()["command"] == ["python3", "train.py", "--lr", "[0.1,0.2]"]
+
+
+def test_a_switch_by_which_a_program_finds_its_newest_checkpoint_is_drafted_as_one(project):
+    options_ = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--resume', action='store_true')\n"
+    program = loop("torch.save(model, f'out/{epoch}.pt')", options_ + "args = p.parse_args()\n")
+    made = draft(project({"train.py": program}))
+    line = next(one for one in made.lines if one.field == "resume")
+    assert line.value == {"switch": "--resume"}
+    assert line.question == "does --resume find its newest checkpoint alone?"
+
+
+def test_what_lies_in_a_copied_folder_is_not_named_to_be_copied_too(project):
+    saves = "torch.save(model, f'out/ck_{epoch}.pt'); torch.save(model, 'out/best.pt')"
+    made = draft(project({"train.py": loop(saves) + "torch.save(model, 'final.pt')\n"}))
+    [durable] = [one.value for one in made.lines if one.field == "durable"]
+    assert durable["what"] == ["final.pt", "out"]
+
+
 def test_a_numbered_checkpoint_is_preferred_and_the_best_one_is_a_result(project):
     save = "torch.save(model, 'out/best.pt'); torch.save(model, f'out/ck_{epoch}.pt')"
     made = draft(project({"train.py": loop(save) + "torch.save(model, 'out/final.pt')\n"}))

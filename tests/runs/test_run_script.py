@@ -70,7 +70,7 @@ def test_a_traceback_names_the_file_and_the_line(tmp_path):
 @pytest.mark.parametrize(
     "deadline, told",
     [("hours:20", "20 h after"), ("hours:22.613065", "22 h 37 min after"), ("hours:0.5", "30 min after"),
-     ("hours:0.005", "18 s after")],
+     ("hours:0.075", "4 min 30 s after"), ("hours:0.005", "18 s after")],
 )  # fmt: skip
 def test_the_end_is_told_in_hours_and_minutes(deadline, told):
     [line] = [

@@ -65,6 +65,7 @@ MOST_LOOKED = 100_000  # files among which saves are looked for
 SAVED = (".pt", ".pth", ".ckpt", ".safetensors", ".distcp", ".pth.tar", ".pt.tar")
 NOBODYS = frozenset(("__pycache__", "node_modules", "venv", "env", "site-packages"))
 _DIGITS = re.compile(r"[0-9]+")
+EARLY = 5.0  # seconds by which the clock of a network disk may be behind
 SLACK = 60.0  # seconds beyond the limit until the guard ends the program
 
 
@@ -133,8 +134,9 @@ class Rehearsal:
         self.memory: card_memory.CardMemory | None = None
         self.has_saved = self.has_failed = False
         self.fresh = self.run.checkpoints  # the rehearsal's own, '' for a job that names none
-        self.saves: Saves = {}  # what lay in the work folder and looks like a save
+        self.saves: Saves = {}  # what lay in `looked` before and looks like a save
         self.looked: set[str] = {real.work}
+        self.begun = real.now - EARLY
         self.last: Save | None = None  # what the last look found
         self.elsewhere: Save | None = None
         self.program = program.Program(self.run)
@@ -452,10 +454,10 @@ class Rehearsal:
         if saving.is_in_place(before.path, newer.path, self._inode):
             doubt += (
                 f"; it saves over {os.path.basename(newer.path)} in place, so an end inside a save"
-                " tears its only checkpoint here: "
+                " tears that checkpoint here: "
             )
             doubt += (
-                "only the copy at the durable place is left then"
+                "the copy at the durable place is left then"
                 if self.real.spec.durable.to
                 else "name a durable place, or let it save to another name and rename"
             )
@@ -558,7 +560,11 @@ class Rehearsal:
             )
         except Failed:
             return None
-        return {path: (stamp[0], stamp[1]) for path, stamp in found.items()}
+        now = {path: (stamp[0], stamp[1]) for path, stamp in found.items()}
+        # In a folder that is looked at only now, since the program holds a file of it open.
+        old = {path: stamp for path, stamp in now.items() if stamp[0] < self.begun * 1e9}
+        self.saves = {**old, **self.saves}
+        return now
 
     def _tell_elsewhere(self, save: Save) -> int:
         """Move away what the program saved elsewhere, and print the line for the job; return 1

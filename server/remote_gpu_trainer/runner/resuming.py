@@ -167,10 +167,12 @@ def restore(run: Run, path: str) -> None:
 
 
 def arguments(run: Run, checkpoint: Checkpoint | None) -> list[str]:
-    """Return the program's further arguments that name the checkpoint."""
-    name = _way(run, "flag")
-    if not name or checkpoint is None:
+    """Return the program's further arguments by which it goes on from the checkpoint."""
+    name, switch = _way(run, "flag"), _way(run, "switch")
+    if checkpoint is None or not (name or switch):
         return []
+    if switch:
+        return [switch]
     return [name + checkpoint.path] if name.endswith("=") else [name, checkpoint.path]
 
 
@@ -181,9 +183,10 @@ def variables(run: Run, checkpoint: Checkpoint | None) -> dict[str, str]:
 
 
 def _way(run: Run, kind: str) -> str:
-    """Return the flag or the variable by which the job has its checkpoint named, '' for neither."""
+    """Return the flag, the variable or the switch by which the job has its program go on, '' where
+    it has none of this kind."""
     resume = run.spec.resume
-    return (resume[kind] or "") if isinstance(resume, dict) else ""
+    return (resume.get(kind) or "") if isinstance(resume, dict) else ""
 
 
 def _is_same(item: Item) -> bool:

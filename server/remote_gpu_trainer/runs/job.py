@@ -101,13 +101,18 @@ class Checkpoint(Strict):
 
 
 class Resume(OneOf):
-    """The flag or the variable that gives the program its newest complete checkpoint."""
+    """How the runner has the program go on from its newest complete checkpoint."""
 
     flag: Annotated[Line, Field(pattern=r"^-")] | None = Field(
         default=None, description="added to the command, with the checkpoint's path behind it"
     )
     variable: Variable | None = Field(
         default=None, description="of the program's environment, which holds the path"
+    )
+    switch: Annotated[Line, Field(pattern=r"^-")] | None = Field(
+        default=None,
+        description="added to the command as it is, once there is a checkpoint: the program finds "
+        "the newest one itself",
     )
 
 
@@ -346,7 +351,8 @@ class Job(Strict):
     resume: Literal["automatic", "none"] | Resume = Field(
         default="automatic",
         description="how the program gets its newest complete checkpoint: automatic if it finds it "
-        "itself, by RGT_RESUME_FROM too; {flag: --resume} or {variable: NAME} if the runner passes "
+        "itself, by RGT_RESUME_FROM too; {switch: --resume} if it does so only with that option; "
+        "{flag: --resume} or {variable: NAME} if the runner passes "
         "it; none to begin anew",
     )
     save_signal: Literal["TERM", "USR1", "USR2", "INT"] = Field(

@@ -76,6 +76,7 @@ FORMS = {
     "run_dir": "must be a folder below ~/ or /, of letters, digits and ._-/",
     "rendezvous": "must be HOST:PORT",
     "resume.flag": "must begin with '-'",
+    "resume.switch": "must begin with '-'",
     "at_end.box_id": "must be up to 100 letters, digits and ._-",
     "container.image": "must be a path that ends in .sif, .img or .sqsh, or the name of an image",
     "container.mounts": "must be SOURCE, SOURCE:TARGET or SOURCE:TARGET:ro, each an absolute path",

@@ -392,5 +392,6 @@ class OneOf(Strict):
     @model_validator(mode="after")
     def _one(self):
         if sum(value is not None for _, value in self) != 1:
-            raise ValueError(f"give exactly one of {' and '.join(type(self).model_fields)}")
+            *names, last = type(self).model_fields
+            raise ValueError(f"give exactly one of {', '.join(names)} and {last}")
         return self

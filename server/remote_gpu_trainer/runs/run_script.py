@@ -332,11 +332,14 @@ def _shown(command: str | list[str]) -> str:
 
 
 def _hours(value: str) -> str:
-    """Return so many hours in hours and minutes; in seconds below a minute."""
-    seconds = float(value) * 3600
-    hours, minutes = divmod(round(seconds / 60), 60)
-    parts = [f"{hours} h"] * bool(hours) + [f"{minutes} min"] * bool(minutes)
-    return " ".join(parts) or f"{seconds:.0f} s"
+    """Return so many hours in hours and minutes; below an hour in minutes and seconds."""
+    total = round(float(value) * 3600)
+    if total >= 3600:
+        total = round(total / 60) * 60
+    minutes, seconds = divmod(total, 60)
+    hours, minutes = divmod(minutes, 60)
+    told = ((hours, "h"), (minutes, "min"), (seconds, "s"))
+    return " ".join(f"{count} {unit}" for count, unit in told if count) or "0 s"
 
 
 def _until(deadline: str, budget: str | None) -> str:

@@ -83,11 +83,16 @@ def choose_source(
     moved = [
         one.path
         for one in folder.corrupt
-        if job.resume == "automatic" and may_move and (job.nodes == 1 or one.is_quiet)
+        if _picks_itself(job.resume) and may_move and (job.nodes == 1 or one.is_quiet)
     ]
     source = folder.whole.path if folder.whole else ""
     note = "" if job.resume == "none" else _note(folder, source)
     return Begin(source, tuple(moved), note)
+
+
+def _picks_itself(way: Any) -> bool:
+    """Return whether the program picks a checkpoint by itself, and so may pick a corrupt one."""
+    return way == "automatic" or (isinstance(way, dict) and bool(way.get("switch")))
 
 
 def _refuse_to_lose(job: Any, folder: Folder, attempt: int, had_whole: bool) -> Lost | None:

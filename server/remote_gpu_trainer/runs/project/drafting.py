@@ -649,8 +649,10 @@ def _resume_line(declared: list[Option], start: Start, used: list[Source]) -> Li
         has = f"the command has {resumes.flag} already"
         return Line("resume", "automatic", has, question=ask)
     if resumes.is_choice:
-        ask = f"does {resumes.flag} find its newest checkpoint alone? Then add it to the command"
-        return Line("resume", "automatic", question=ask)
+        ask = f"does {resumes.flag} find its newest checkpoint alone?"
+        if resumes.is_switch:
+            return Line("resume", {"switch": resumes.flag}, question=ask)
+        return Line("resume", "automatic", question=f"{ask} Then add it to the command")
     ask = f"does {resumes.flag} go on from a checkpoint, or only test or load it?"
     if beside := [one.flag for one in found[1:] if one.is_called_resume]:
         ask = f"does {resumes.flag} go on from a checkpoint without {', '.join(beside[:3])}?"
@@ -719,7 +721,10 @@ def _end_lines(saving: Saving, declared: list[Option], values: Values, folder: s
         lines = [_suggestion("results", ["out/final.pt"], f"files that {needed}")]
     lines.append(_length_line(lengths.read(values.sources, values, declared)))
     kept = [saving.pattern if saving.folder == "." else saving.folder, *saving.results]
-    what = sorted({one for one in kept if one and not one.startswith("/")}) or ["out"]
+    named = {one for one in kept if one and not one.startswith("/")}
+    # What lies in a folder that is copied comes along; a name of its own would have to be there.
+    what = sorted(one for one in named if not named & {*map(str, PurePosixPath(one).parents)})
+    what = what or ["out"]
     elsewhere = "storage that outlives the box: what is only on the box is lost with it"
     return [
         *lines,

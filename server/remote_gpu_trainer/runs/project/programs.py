@@ -471,9 +471,13 @@ def _launcher_of(words: list[str]) -> tuple[str, list[str]]:
     return launcher, words
 
 
+# What a usage shows as optional: [--fp16], [KEY VALUE ...].
+_MAY_BE_LEFT_OUT = re.compile(r"(?<=\s)\[(?:-{1,2}\w|[A-Z]{2}|\.\.\.)[^\]\n]*\](?=\s|$)")
+
+
 def _start_of(text: str) -> Start | None:
     """Return a command of a document as a start; None for one that can't be read."""
-    words, left_open = _words_of(text)
+    words, left_open = _words_of(_MAY_BE_LEFT_OUT.sub("", text))
     if not words:
         return None
     all_words = words
