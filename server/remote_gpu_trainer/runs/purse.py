@@ -226,16 +226,20 @@ class Wanted:
     hourly: Money | None
     id: str = field(default_factory=lambda: secrets.token_hex(6))
 
-    def note(self, until: float, now: float | None, since: float = 0.0, **more: Any) -> bool:
+    def note_reservation(
+        self, until: float, now: float | None, since: float = 0.0, **more: Any
+    ) -> bool:
         """Note in the ledger what is reserved. False when it can't be written."""
-        return ledger.reserve(self.address, self.folder, until, now, **self._told(since), **more)
+        return ledger.reserve(
+            self.address, self.folder, until, now, **self._reserved_fields(since), **more
+        )
 
-    def event(self, until: float, now: float, since: float = 0.0) -> ledger.Event:
-        """Return what `note` would note."""
+    def make_event(self, until: float, now: float, since: float = 0.0) -> ledger.Event:
+        """Return the event that `note_reservation` would note."""
         told = {"address": self.address, "folder": self.folder, "until": until}
-        return ledger.Event(now, ledger.RESERVED, **told, **self._told(since))
+        return ledger.Event(now, ledger.RESERVED, **told, **self._reserved_fields(since))
 
-    def _told(self, since: float) -> dict[str, Any]:
+    def _reserved_fields(self, since: float) -> dict[str, Any]:
         price, currency = self.hourly or (None, "")
         return {"id": self.id, "since": since, "price": price, "currency": currency}
 
@@ -270,7 +274,7 @@ def _check(limit: _Limit, wanted: Wanted, now: float) -> Account:
     )
     before, after = (
         _count(limit.money, limit.since, ledger.rentals(opened, event), now)
-        for event in (wanted.event(now, now, since=now), wanted.event(wanted.until, now))
+        for event in (wanted.make_event(now, now, since=now), wanted.make_event(wanted.until, now))
     )
     if after.spent + after.reserved > after.purse.amount:
         cost = after.reserved - before.reserved
@@ -291,13 +295,13 @@ def reserve(wanted: Wanted, now: float | None = None) -> Account | None:
     """
     moment = time.time() if now is None else now
     if _purse() is None:
-        wanted.note(wanted.until, now)
+        wanted.note_reservation(wanted.until, now)
         return None
     with _locked():
         limit, found = _purse(), None
         if limit:
             found = _check(limit, wanted, moment)
-            if not wanted.note(wanted.until, now, counted=found.noted(moment)):
+            if not wanted.note_reservation(wanted.until, now, counted=found.noted(moment)):
                 raise OverPurse(
                     f"purse: can't write {ledger.place()}, so nothing is reserved; check its "
                     "permissions and the disk"
@@ -308,12 +312,12 @@ def reserve(wanted: Wanted, now: float | None = None) -> Account | None:
 def begun(wanted: Wanted, now: float | None = None) -> None:
     """Note that a start let its run begin: the starts of this run before it are over."""
     moment = time.time() if now is None else now
-    wanted.note(wanted.until, moment, moment)
+    wanted.note_reservation(wanted.until, moment, moment)
 
 
 def give_back(wanted: Wanted, now: float | None = None) -> None:
     """Give back what a start reserved that let no run begin."""
-    wanted.note(0.0, now)
+    wanted.note_reservation(0.0, now)
 
 
 @contextmanager

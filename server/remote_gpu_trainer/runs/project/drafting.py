@@ -638,7 +638,8 @@ def _resume_line(declared: list[Option], start: Start, used: list[Source]) -> Li
         ask = f"{where} loads what it goes on from: by which option, or alone?"
         return Line("resume", "automatic", question=ask)
     if resumes is None:
-        off = "if it takes an option to go on; the rehearsal tells whether it begins anew"
+        off = "if it takes an option to go on: nothing seen here loads a checkpoint, so it may"
+        off += " begin anew at each attempt; the rehearsal tells"
         return Line("resume", {"flag": "--resume"}, off, is_off=True)
     if given := options.given_by(start.words, declared).get(resumes.name):
         empty = "".join(map(str, given)).lower() in ("", "none", "null", "false", "0")
