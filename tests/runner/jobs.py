@@ -101,6 +101,7 @@ def text_of(*layers: dict[str, Any], sbatch: str = "") -> str:
 def unpacked(script: str) -> dict[str, str]:
     """Return what `run_script.packed` was given, but for the runner's own files."""
     head, *parts = script.split("\n# run.d/")
+    head = head.removesuffix(f"\n{run_script.BEGIN.strip()}")
     found = {"run.sh": head}
     for part in parts:
         name, _, content = part.partition("\n")

@@ -134,7 +134,7 @@ def test_every_target_and_launcher_gives_a_whole_script(target, launcher):
     assert spec.of(**job_in(script)).name == "sft"
     done = subprocess.run(
         ["bash", "-n"],
-        input=unpacked(script)["run.sh"] + "\n",
+        input=script,
         text=True,
         capture_output=True,
     )

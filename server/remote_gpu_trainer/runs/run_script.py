@@ -32,6 +32,8 @@ from ..runner.spec import SAVE_SECONDS, TIMINGS, of
 SHEBANG = "#!/usr/bin/env bash\n"
 OURS = "# Rendered by remote-gpu-trainer"
 END = "# run.d/end\n"  # the last line of a run.sh that carries its run.d
+# What comes between is a text that bash passes over, so that `bash -n` finds nothing wrong with it.
+BEGIN = f": <<'{END.strip()}'\n"
 _PACKAGE = Path(__file__).resolve().parent.parent
 _SHELL = ("runner/procs.sh", "runner/deadman.sh", "runner/slurm.sh")
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -76,7 +78,8 @@ def packed(parts: dict[str, str]) -> str:
     own.insert(0, ("run.d/unpack.py", _source("runner/unpack.py")))
     plain = "".join(f"# {name}\n{content}" for name, content in own)
     runner = tuple((name, text) for name, text in parts.items() if "/runner-" in name)
-    return f"{parts['run.sh']}\n{plain}# run.d/runner packed\n{_deflated(runner)}{END}"
+    runner_part = f"# run.d/runner packed\n{_deflated(runner)}"
+    return f"{parts['run.sh']}\n{BEGIN}{plain}{runner_part}{END}"
 
 
 def files(job: dict[str, Any], rendered: dict[str, Any], sbatch: str = "") -> dict[str, str]:
