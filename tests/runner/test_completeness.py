@@ -123,6 +123,25 @@ def _folder(folder: Path, *names: str) -> str:
     return str(folder)
 
 
+@pytest.mark.parametrize(
+    ("form", "numbers", "missing"),
+    [
+        ("shard-{}-of-4.npz", range(4), ""),
+        ("shard-{}-of-12.npz", range(12), ""),
+        ("shard-{}-of-12.npz", range(1, 13), ""),
+        ("model-{:05}-of-00003.npz", (1, 2, 3), ""),
+        ("shard-{}-of-4.npz", (0, 1, 3), "shard-2-of-4.npz"),
+        ("shard-{}-of-4.npz", (0, 1, 2), "shard-3-of-4.npz"),
+        ("model-{:05}-of-00003.npz", (1, 2), "model-00003-of-00003.npz"),
+        ("model-{:05}-of-00003.npz", (2, 3), "model-00001-of-00003.npz"),
+    ],
+)
+def test_shards_are_counted_from_0_or_from_1(tmp_path, form, numbers, missing):
+    folder = _folder(tmp_path / "step-10", *map(form.format, numbers))
+    told = (CORRUPT, f"{missing} is missing") if missing else (COMPLETE, "")
+    assert judge_path(folder)[:2] == told
+
+
 def test_the_marker_of_a_framework_decides(tmp_path):
     hf = _folder(
         tmp_path / "checkpoint-5", "model.safetensors", "training_args.bin", "optimizer.pt"

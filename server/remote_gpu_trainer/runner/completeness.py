@@ -377,17 +377,28 @@ def _lacks_of(path: str, names: list[str]) -> Verdict | None:
     of_trainer = re.match(r"checkpoint-\d+$", os.path.basename(path)) or "optimizer.pt" in inside
     if "training_args.bin" in inside and of_trainer and "trainer_state.json" not in inside:
         return Verdict(CORRUPT, "trainer_state.json is missing")  # transformers writes it last
-    for shard in filter(None, map(SHARD.match, sorted(inside))):
-        first, last = int(shard[2]) > 0, min(int(shard[3]), 100_000)
-        for number in range(1, last + 1) if first else ():
-            other = f"{shard[1]}{number:0{len(shard[2])}d}-of-{shard[3]}{shard[4]}"
-            if other not in inside:
-                return Verdict(CORRUPT, f"{other} is missing")
+    if missing := _missing_shard(inside):
+        return Verdict(CORRUPT, f"{missing} is missing")
     for name in TRACKERS[:1]:
         named = _text(os.path.join(path, name))
         if named and not os.path.isdir(os.path.join(path, named)) and "global_step" in named:
             return Verdict(CORRUPT, f"{name} names {named}, which isn't there")
     return None
+
+
+def _missing_shard(inside: set[str]) -> str:
+    """Return the first shard that isn't among the others of its set, '' for none. Sets are counted
+    from 0 where they have a shard 0, else from 1."""
+    sets: dict[tuple[str, str, str], list[str]] = {}
+    for shard in filter(None, map(SHARD.match, inside)):
+        sets.setdefault((shard[1], shard[3], shard[4]), []).append(shard[2])
+    for (begin, count, end), numbers in sorted(sets.items()):
+        there, digits = set(map(int, numbers)), min(map(len, numbers))
+        first = 0 if 0 in there else 1
+        for number in range(first, first + min(int(count), 100_000)):
+            if number not in there:
+                return f"{begin}{number:0{digits}d}-of-{count}{end}"
+    return ""
 
 
 def _beside(path: str) -> Verdict | None:
