@@ -834,6 +834,10 @@ def test_an_end_that_its_runner_told_nobody_of_is_told(name):
     one = Supervised(9000)
     told = [left for left, action in one.go(3601, GONE, end) if action == Tell("end", "")]
     assert told == [9000, 5400], "nothing shows that it was told"
+    late = Supervised(0)
+    limit = late.job.at_end.unproven_minutes * 60
+    told = [-left for left, action in late.go(int(limit), GONE, end) if action == Tell("end", "")]
+    assert len(told) == 3 and told[2] < limit, "soon nobody is left to tell it"
     for known in (
         {"end": end._replace(is_told=True)},
         {"end": End("preempted", "preempted", "asked")},

@@ -218,6 +218,26 @@ def test_what_a_program_leaves_that_dies_between_two_files_is_no_newest(tmp_path
     assert once(run, "full") and source_and_state() == [(b"\3", COMPLETE)]
 
 
+def test_what_an_attempt_left_of_two_saves_stays_so_though_the_next_one_ends_well(tmp_path):
+    run = make(tmp_path, checkpoint={"pattern": "*.pt"}, results=[])
+    (tmp_path / "ckpt").mkdir()
+
+    def save(name: str, step: int, ago: float):
+        with zipfile.ZipFile(tmp_path / "ckpt" / name, "w") as archive:
+            archive.writestr("data", bytes([step]) * 2000)
+        os.utime(tmp_path / "ckpt" / name, (time.time() - ago,) * 2)
+
+    for name in ("model.pt", "optimizer.pt"):
+        save(name, 1, 1000)
+    assert once(run, "full")
+    save("model.pt", 2, 500)  # and its program died
+    run.folder.write("attempt.json", json.dumps({"attempt": 2, "begun": time.time() - 100}))
+    run.folder.write("own/rc", json.dumps({"number": 2, "code": 0}))
+    assert once(run, "full")
+    states = [told["state"] for told in records.Records(run).known.values()]
+    assert sorted(states) == [COMPLETE, UNKNOWN]
+
+
 @pytest.mark.parametrize("left", [None, b"{"])
 def test_a_manifest_that_was_lost_at_the_place_is_written_again(tmp_path, left):
     run = make(tmp_path)

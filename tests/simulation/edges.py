@@ -109,6 +109,7 @@ class Edges:
         self.staged: Verdict | None = None
         self.settles_until = 0.0
         self.is_fetched, self.fetch, self.brought = False, Verdict(), 0
+        self.is_held_alone = False  # what is held here is all that the last fetch could see
         self.busy: set[str] = set()
         self.came_at: dict[str, float] = {}
         self.looked_at = 0.0
@@ -611,6 +612,7 @@ class Edges:
         is_away = world.is_away or world.hangs or world.is_full
         if is_away and here is None and not world.held:
             self.fetch = Verdict("network", "", "the durable place doesn't answer")
+        self.is_held_alone = is_away
         if is_away and (here is not None or not world.held):
             return
         corrupt_here = {
@@ -679,7 +681,7 @@ class Edges:
         is_over = not world.is_alive
         for file in sorted(world.files.values(), key=lambda one: -one.order):
             state, stamp = self.state_of(file), self.stamp_of(file)
-            is_cut = self.has_failed() if is_over else file.order < world.begun_at
+            is_cut = self._is_earlier(file) or (is_over and self.has_failed())
             if not is_over and not self._is_earlier(file) and state == COMPLETE and file.apart:
                 is_resting = not file.is_writing and world.now - file.changed + 1.0 >= AT_ONCE
                 if is_resting:

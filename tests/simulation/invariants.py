@@ -331,6 +331,8 @@ def an_attempt_begins_with_the_best(c: Checks) -> str:
         return ""
     if given is None:
         return f"{best.name} is at the durable place, and the attempt begins at 0"
+    if c.edges.is_held_alone:  # the place didn't answer, and what is held here is gone on from
+        return ""
     is_known = (
         best.manifest["step"] is not None
     )  # else nothing tells that the older line came farther

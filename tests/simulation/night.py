@@ -278,7 +278,7 @@ class Play:
             (over.killed_at, supervise.KILL_SECONDS),
             (over.killed_at, stop.KILL_AGAIN),
             (over.marked_at, supervise.MARK_AGAIN),
-            (leaving.told_at, supervise.TELL_AGAIN),
+            (leaving.told_at, supervise.tell_again(self.job, -self.edges.left())),
             (leaving.owed.at, leaving.owed.wait),
             (leaving.owed.at, copying.FIRST_TRY),
             (leaving.owed.at, copying.OWED_SECONDS),

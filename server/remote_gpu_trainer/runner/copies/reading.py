@@ -114,14 +114,15 @@ class Reader:
         return least
 
     def _is_cut(self, group: Group) -> bool:
-        """Return whether the program that wrote a checkpoint has died since."""
+        """Return whether the program that wrote a checkpoint has died since. That of an attempt
+        before this one has, whatever became of this one."""
         folder = self.run.folder
-        if self.is_over():
-            noted = folder.json(RC)
-            if noted.get("number") != folder.attempt() or noted.get("code") != 0:
-                return True
-            return self._has_failed()  # a pipe or a wrapper says 0 of whatever was killed in it
-        return self.is_earlier(group)
+        if self.is_earlier(group) or not self.is_over():
+            return self.is_earlier(group)
+        noted = folder.json(RC)
+        if noted.get("number") != folder.attempt() or noted.get("code") != 0:
+            return True
+        return self._has_failed()  # a pipe or a wrapper says 0 of whatever was killed in it
 
     def _has_failed(self) -> bool:
         """Return whether the attempt that is over ended with a failure, by its event."""

@@ -30,7 +30,7 @@ from .stop import Request, Window, look_at_deadline, who_asks
 
 MOST_RAISES = 5  # of a runner that comes no further
 HEARS = 2.0 + stop.STILL  # seconds for a runner to hear a request, and to look for a save
-TELL_AGAIN = 3600.0  # seconds until an end is told again of which nothing shows that it was told
+TELL_AGAIN = 3600.0  # seconds at most until an end is told again
 MARK_AGAIN = 60.0  # seconds between two tries to leave a marker
 KILL_SECONDS = 4.0  # after the program was killed, for its runner to come to an end
 RAISE, KILL, GIVE_UP = "raise", "kill", "give up"
@@ -172,7 +172,7 @@ def leave(
     is_safe = is_all_kept(job, end.name, seen.kept)
     actions: list[Action] = []
     # Who was to tell it may have died before.
-    is_due = leaving.told_at is None or now - leaving.told_at >= TELL_AGAIN
+    is_due = leaving.told_at is None or now - leaving.told_at >= tell_again(job, late)
     if end.owes_word and is_due and not seen.has_quiet:
         leaving, actions = leaving._replace(told_at=now), [Tell("end", end.reason)]
     if job.durable.to:
@@ -185,6 +185,13 @@ def leave(
     is_owed = end.owes_word or (bool(job.durable.to) and not is_safe and not end.is_refused)
     is_owed = is_owed and not seen.has_quiet and late < job.at_end.unproven_minutes * 60
     return leaving._replace(box=box), [*actions, *more], is_over and not is_owed
+
+
+def tell_again(job: Any, late: float) -> float:
+    """Return the seconds until an end is told again of which nothing shows that it was told: past
+    the deadline more than once before nobody is left to tell it. `late`: as `leave` takes it."""
+    soon = max(job.at_end.unproven_minutes * 60 / 3, MARK_AGAIN)
+    return TELL_AGAIN if late < 0 else min(TELL_AGAIN, soon)
 
 
 def watch_runner(job: Any, raises: Raises, seen: Runner, now: float) -> tuple[Raises, str]:
