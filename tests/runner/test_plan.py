@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from remote_gpu_trainer.runner.completeness import AT_ONCE, COMPLETE, CORRUPT, UNKNOWN
 from remote_gpu_trainer.runner.copies.plan import (
     PARTIAL,
+    SPARE,
     Copy,
     Drop,
     Forget,
@@ -178,6 +179,41 @@ def test_a_corrupt_one_is_never_copied_and_said():
 def test_without_room_nothing_is_copied_or_dropped_and_it_is_said():
     [told] = plan([here(at=5, size=9 << 20)], [there("a")], Job(free_there=8 << 20))
     assert isinstance(told, Tell) and "nothing is copied" in told.text
+
+
+MIB = 1 << 20
+
+
+def numbered(*steps: int, size: int = 9 * MIB) -> tuple[list[Here], list[There]]:
+    """A program that keeps all its checkpoints, on a place that has these of them."""
+    ours = [here(f"{n}.pt", n, at=n, digest=f"d{n}", size=size, kind="k") for n in steps]
+    lie = [there(f"d{n}", n, at=n, source=f"{n}.pt")._replace(size=size) for n in steps[:-1]]
+    return ours, lie
+
+
+def test_a_full_place_gives_up_the_oldest_that_lie_here_too_for_the_newest():
+    ours, lie = numbered(1, 2, 3, 4)
+    job = Job(free_there=SPARE)
+    drop, copy = plan(ours, lie, job)
+    assert (drop, copy.name) == (Drop(lie[0].name), "4.pt")
+    # What is here no more is nowhere else, and the best stays until the newer one is there.
+    drop, copy = plan(ours[1:], [lie[0]._replace(is_ours=False), *lie[1:]], job)
+    assert drop == Drop(lie[1].name)
+    [told] = plan(ours[2:], lie[2:], job)
+    assert "nothing is copied" in told.text
+    [told] = plan([ours[0], ours[1], ours[3]._replace(state=UNKNOWN)], lie[:2], job)
+    assert "nothing is copied" in told.text, "what proves nothing replaces nothing"
+    # Two have to go, or none does.
+    large = [*ours[:3], ours[3]._replace(size=18 * MIB)]
+    assert [type(one) for one in plan(large, lie, job)] == [Drop, Drop, Copy]
+    [told] = plan([*ours[:3], ours[3]._replace(size=99 * MIB)], lie, job)
+    assert "nothing is copied" in told.text
+
+
+def test_an_older_one_that_has_no_room_beside_a_newer_one_is_a_note_and_no_failure():
+    ours, lie = numbered(1, 2, 3)
+    [told] = plan(ours[:2], lie[1:], Job(free_there=SPARE))
+    assert told.key == "older 1.pt" and "on this box alone" in told.text
 
 
 def test_one_that_is_still_written_waits_for_its_rest():

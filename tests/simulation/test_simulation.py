@@ -60,7 +60,7 @@ FOUND_AT = {
     "no-wait-between-tries": 9,
     "never-copies-on-the-way": 8,
     "leaves-a-hung-copy": 8,
-    "failed-copy-counts": 40,
+    "failed-copy-counts": 43,
     "tells-at-every-look": 6,
     "quarantines-the-complete": 6,
     "resumes-from-the-corrupt": 6,

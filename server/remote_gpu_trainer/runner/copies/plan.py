@@ -165,8 +165,15 @@ def plan(here: list[Here], there: list[There], job: Job) -> list[Action]:
         if not (job.is_over or rests(one, left)) or _has(left, one):
             continue
         if job.free_there is not None and one.size + SPARE > job.free_there:
-            actions.append(_tell_no_room(one, job.free_there))
-            break  # the newest comes first; a smaller, older one wouldn't help it
+            if _is_older(one, left):
+                actions.append(Tell(f"older {one.name}", _say_no_room_beside(one)))
+                continue
+            given_up = _make_room(one, here, left, job.free_there)
+            actions += [Drop(other.name) for other in given_up]
+            if not given_up:
+                actions.append(_tell_no_room(one, job.free_there))
+                break  # the newest comes first; a smaller, older one wouldn't help it
+            left = [other for other in left if other not in given_up]
         line, is_anew = (one.line, one.is_anew) if one.line else find_line(one, lines, job)
         staged = one.kind in job.overtaken and not job.is_over
         room = job.free_here is None or job.free_here > one.size + SPARE
@@ -175,6 +182,32 @@ def plan(here: list[Here], there: list[There], job: Job) -> list[Action]:
         actions.append(Copy(one.name, line, is_anew, staged and room, apart, mixed))
         break
     return actions
+
+
+def _is_older(one: Here, there: list[There]) -> bool:
+    """Return whether a complete one lies there that is newer than this one."""
+    return any(
+        other.kind == one.kind and other.state == COMPLETE and other.at > one.order
+        for other in there
+    )
+
+
+def _make_room(one: Here, here: list[Here], there: list[There], free: int) -> list[There]:
+    """Return which older ones go from there, the oldest first, so that a complete newer one has
+    room: only what lies here too, and never the best. [] where that isn't enough."""
+    if one.state != COMPLETE:
+        return []
+    digests, stamps = {other.digest for other in here} - {""}, {other.stamp for other in here}
+    best = newest(there).values()
+    given_up: list[There] = []
+    for other in sorted(there, key=lambda other: (other.line, age_of(other))):
+        if one.size + SPARE <= free:
+            break
+        is_here = other.digest in digests or other.stamp in stamps
+        if other.kind == one.kind and other.counts and is_here and other not in best:
+            given_up.append(other)
+            free += other.size
+    return given_up if one.size + SPARE <= free else []
 
 
 def _as_there(held: Here) -> There:
@@ -374,6 +407,13 @@ def find_line(one: Here, there: list[There], job: Job) -> tuple[int, bool]:
 def age_of(one: There) -> tuple[int, int, str]:
     """Return what orders the generations of a line, the oldest first."""
     return one.at, one.copied, one.name
+
+
+def _say_no_room_beside(one: Here) -> str:
+    return (
+        f"{one.name} isn't copied: the durable place has no room for it beside newer ones, so it"
+        " is on this box alone; make room there"
+    )
 
 
 def _tell_no_room(one: Here, free: int) -> Tell:
