@@ -194,10 +194,11 @@ def numbered(*steps: int, size: int = 9 * MIB) -> tuple[list[Here], list[There]]
 def test_a_full_place_gives_up_the_oldest_that_lie_here_too_for_the_newest():
     ours, lie = numbered(1, 2, 3, 4)
     job = Job(free_there=SPARE)
-    drop, copy = plan(ours, lie, job)
+    drop, told, copy = plan(ours, lie, job)
     assert (drop, copy.name) == (Drop(lie[0].name), "4.pt")
+    assert told.text == "the durable place is full: its copy of 1.pt, which lies here, made room"
     # What is here no more is nowhere else, and the best stays until the newer one is there.
-    drop, copy = plan(ours[1:], [lie[0]._replace(is_ours=False), *lie[1:]], job)
+    drop, _, copy = plan(ours[1:], [lie[0]._replace(is_ours=False), *lie[1:]], job)
     assert drop == Drop(lie[1].name)
     [told] = plan(ours[2:], lie[2:], job)
     assert "nothing is copied" in told.text
@@ -205,7 +206,7 @@ def test_a_full_place_gives_up_the_oldest_that_lie_here_too_for_the_newest():
     assert "nothing is copied" in told.text, "what proves nothing replaces nothing"
     # Two have to go, or none does.
     large = [*ours[:3], ours[3]._replace(size=18 * MIB)]
-    assert [type(one) for one in plan(large, lie, job)] == [Drop, Drop, Copy]
+    assert [type(one) for one in plan(large, lie, job)] == [Drop, Drop, Tell, Copy]
     [told] = plan([*ours[:3], ours[3]._replace(size=99 * MIB)], lie, job)
     assert "nothing is copied" in told.text
 

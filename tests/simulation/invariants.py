@@ -625,14 +625,19 @@ def nobody_is_told_again_and_again(c: Checks) -> str:
 
 @at(AFTER_STEP)
 def a_full_place_is_told(c: Checks) -> str:
-    """Where the durable place has no room for a new checkpoint, somebody hears of it."""
+    """Where the durable place has no room for a new checkpoint, nor older ones that may give way to
+    it, somebody hears of it."""
     if c.full_since is None or not c.job.durable.to or not c.world.is_alive:
         return ""
-    new = [one for one in c.saved if one[0] > c.full_since]
+    there = [one.file for one in c.world.generations.values() if one.manifest]
+    furthest = max(((one.line, one.step) for one in there), default=(0, -1))
+    new = [one for one in c.saved if one[0] > c.full_since and one[1:] > furthest]
+    if not new:
+        return ""
     takes = 60.0 * c.job.durable.every_minutes * 4 + 2 * c.program.copy_seconds + 600.0
     if c.faults.death_share or c.faults.fail_share:
         takes += 2 * 3600.0  # a message that was lost is sent again after an hour
-    since = max(c.full_since, c.play.failed_at, new[0][0] if new else NEVER)
+    since = max(c.full_since, c.play.failed_at, new[0][0])
     if c.world.is_away or c.world.hangs:
         return ""
     if c.world.now - since > takes and not c.messages.get("copy"):

@@ -173,6 +173,9 @@ def plan(here: list[Here], there: list[There], job: Job) -> list[Action]:
             if not given_up:
                 actions.append(_tell_no_room(one, job.free_there))
                 break  # the newest comes first; a smaller, older one wouldn't help it
+            names = ", ".join(other.source for other in given_up)
+            text = f"the durable place is full: its copy of {names}, which lies here, made room"
+            actions.append(Tell(f"room for {one.name}", text))
             left = [other for other in left if other not in given_up]
         line, is_anew = (one.line, one.is_anew) if one.line else find_line(one, lines, job)
         staged = one.kind in job.overtaken and not job.is_over
@@ -194,13 +197,14 @@ def _is_older(one: Here, there: list[There]) -> bool:
 
 def _make_room(one: Here, here: list[Here], there: list[There], free: int) -> list[There]:
     """Return which older ones go from there, the oldest first, so that a complete newer one has
-    room: only what lies here too, and never the best. [] where that isn't enough."""
+    room: only what lies here too, and neither the best nor the newest. [] where that isn't
+    enough."""
     if one.state != COMPLETE:
         return []
     digests, stamps = {other.digest for other in here} - {""}, {other.stamp for other in here}
-    best = newest(there).values()
+    best = [*newest(there).values(), max(there, key=_age_in_lines, default=None)]
     given_up: list[There] = []
-    for other in sorted(there, key=lambda other: (other.line, age_of(other))):
+    for other in sorted(there, key=_age_in_lines):
         if one.size + SPARE <= free:
             break
         is_here = other.digest in digests or other.stamp in stamps
@@ -208,6 +212,10 @@ def _make_room(one: Here, here: list[Here], there: list[There], free: int) -> li
             given_up.append(other)
             free += other.size
     return given_up if one.size + SPARE <= free else []
+
+
+def _age_in_lines(one: There) -> tuple[int, int]:
+    return one.line, age_of(one)
 
 
 def _as_there(held: Here) -> There:
