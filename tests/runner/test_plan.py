@@ -196,12 +196,14 @@ def test_a_full_place_gives_up_the_oldest_that_lie_here_too_for_the_newest():
     job = Job(free_there=SPARE)
     drop, told, copy = plan(ours, lie, job)
     assert (drop, copy.name) == (Drop(lie[0].name), "4.pt")
-    assert told.text == "the durable place is full: its copy of 1.pt, which lies here, made room"
-    # What is here no more is nowhere else, and the best stays until the newer one is there.
+    assert told.text == "the durable place is full: its copy of 1.pt made room for 4.pt"
+    # What another box had is nowhere else; what the program let go of may go.
     drop, _, copy = plan(ours[1:], [lie[0]._replace(is_ours=False), *lie[1:]], job)
     assert drop == Drop(lie[1].name)
+    drop, _, copy = plan(ours[3:], lie[1:], job)
+    assert drop == Drop(lie[1].name)
     [told] = plan(ours[2:], lie[2:], job)
-    assert "nothing is copied" in told.text
+    assert "nothing is copied" in told.text, "the best stays until the newer one is there"
     [told] = plan([ours[0], ours[1], ours[3]._replace(state=UNKNOWN)], lie[:2], job)
     assert "nothing is copied" in told.text, "what proves nothing replaces nothing"
     # Two have to go, or none does.

@@ -47,7 +47,7 @@ FOUND_AT = {
     "decides-by-a-later-time": 5837,  # no durable place, and a look that goes on as a wait ends
     "forgets-what-is-held": 2531,
     "lower-line-resumes": 101,
-    "unknown-before-complete": 6386,
+    "unknown-before-complete": 81,
     "starts-two": 6,
     "starts-after-stop": 413,
     "starts-after-the-deadline": 35,

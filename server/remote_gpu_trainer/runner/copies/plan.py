@@ -150,6 +150,7 @@ def plan(here: list[Here], there: list[There], job: Job) -> list[Action]:
     drops = _superseded(here, there, job)
     actions += [Drop(one.name) for one in drops]
     left = [one for one in there if one not in drops]
+    free = None if job.free_there is None else job.free_there + sum(one.size for one in drops)
     # What a later attempt saves is copied first, and must not take the line of what is held.
     lines = left + [_as_there(one) for one in here if one.line]
     held = [one for one in here if one.line]
@@ -164,17 +165,17 @@ def plan(here: list[Here], there: list[There], job: Job) -> list[Action]:
             continue
         if not (job.is_over or rests(one, left)) or _has(left, one):
             continue
-        if job.free_there is not None and one.size + SPARE > job.free_there:
+        if free is not None and one.size + SPARE > free:
             if _is_older(one, left):
                 actions.append(Tell(f"older {one.name}", _say_no_room_beside(one)))
                 continue
-            given_up = _make_room(one, here, left, job.free_there)
+            given_up = _make_room(one, here, left, free)
             actions += [Drop(other.name) for other in given_up]
             if not given_up:
-                actions.append(_tell_no_room(one, job.free_there))
+                actions.append(_tell_no_room(one, free))
                 break  # the newest comes first; a smaller, older one wouldn't help it
             names = ", ".join(other.source for other in given_up)
-            text = f"the durable place is full: its copy of {names}, which lies here, made room"
+            text = f"the durable place is full: its copy of {names} made room for {one.name}"
             actions.append(Tell(f"room for {one.name}", text))
             left = [other for other in left if other not in given_up]
         line, is_anew = (one.line, one.is_anew) if one.line else find_line(one, lines, job)
@@ -197,8 +198,8 @@ def _is_older(one: Here, there: list[There]) -> bool:
 
 def _make_room(one: Here, here: list[Here], there: list[There], free: int) -> list[There]:
     """Return which older ones go from there, the oldest first, so that a complete newer one has
-    room: only what lies here too, and neither the best nor the newest. [] where that isn't
-    enough."""
+    room: what lies here too, or what the program has let go of and another one there came as far
+    as; and neither the best nor the newest. [] where that isn't enough."""
     if one.state != COMPLETE:
         return []
     digests, stamps = {other.digest for other in here} - {""}, {other.stamp for other in here}
@@ -208,7 +209,10 @@ def _make_room(one: Here, here: list[Here], there: list[There], free: int) -> li
         if one.size + SPARE <= free:
             break
         is_here = other.digest in digests or other.stamp in stamps
-        if other.kind == one.kind and other.counts and is_here and other not in best:
+        may_go = other.counts and (
+            is_here or (_is_replaced(other, there) and _is_outdone(other, there, 1))
+        )
+        if other.kind == one.kind and may_go and other not in best:
             given_up.append(other)
             free += other.size
     return given_up if one.size + SPARE <= free else []
@@ -342,9 +346,9 @@ def _superseded(here: list[Here], there: list[There], job: Job) -> list[There]:
     return drops
 
 
-def _is_outdone(one: There, there: list[There]) -> bool:
-    """Return whether KEPT newer ones came as far, and are complete unless that isn't known of this
-    one either."""
+def _is_outdone(one: There, there: list[There], count: int = KEPT) -> bool:
+    """Return whether so many newer ones came as far, and are complete unless that isn't known of
+    this one either."""
     newer = [
         other
         for other in there
@@ -354,7 +358,7 @@ def _is_outdone(one: There, there: list[There]) -> bool:
     ]
     if one.state != UNKNOWN:
         newer = [o for o in newer if o.state == COMPLETE and _is_as_far(o, one)]
-    return len(newer) >= KEPT
+    return len(newer) >= count
 
 
 def _is_as_far(newer: There, one: There) -> bool:
