@@ -125,7 +125,7 @@ def test_what_a_package_lists_came_with_it_until_it_has_another_size(box, capsys
     put(box / "venv/pyvenv.cfg")
     put(
         site / "lpips-0.1.dist-info/RECORD",
-        b'lpips/alex.pth,sha256=x,9\n"lpips/v,gg.pth",sha256=y,9\nlpips/squeeze.pth,,\n',
+        b'lpips/alex.pth,,9\n"lpips/v,gg.pth",,9\nlpips/squeeze.pth,,\n',
     )
     put(conda / "conda-meta/torch.json", json.dumps({"files": ["share/torch/test.pt"]}).encode())
     for path in (
@@ -166,6 +166,49 @@ def test_a_folder_of_the_system_that_no_user_reads_holds_nothing_of_a_user(
 
     monkeypatch.setattr(os, "scandir", closed)
     assert look(capsys)["why"] == ""
+
+
+def test_a_weight_of_a_package_that_was_written_over_counts(box, capsys):
+    site, conda = box / "venv/lib/python3.11/site-packages", box / "conda"
+    put(box / "venv/pyvenv.cfg")
+    put(site / "lpips/alex.pth", b"123456789")
+    digest = files_at_stake._digest_of(str(site / "lpips/alex.pth"))
+    put(site / "lpips-0.1.dist-info/RECORD", f"lpips/alex.pth,sha256={digest},9\n".encode())
+    told = {
+        "files": ["lib/m/w.pt"],
+        "paths_data": {"paths": [{"_path": "lib/m/w.pt", "size_in_bytes": 3}]},
+    }
+    put(conda / "conda-meta/m.json", json.dumps(told).encode())
+    put(conda / "lib/m/w.pt", b"123")
+    assert look(capsys)["files"] == []
+    put(site / "lpips/alex.pth", b"987654321")
+    put(conda / "lib/m/w.pt", b"1234")
+    assert {Path(one).name for one in look(capsys)["files"]} == {"alex.pth", "w.pt"}
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_an_overlay_is_looked_at_where_its_files_lie_on_no_other_mount(
+    box, capsys, monkeypatch, is_seen
+):
+    put(box / "data/best.pt")
+    upper = box / "upper" if is_seen else "/nowhere"
+    (box / "upper").mkdir()
+    monkeypatch.setattr(
+        files_at_stake, "_mounts",
+        lambda: {"/": ("ext4", ""), str(box / "data"): ("overlay", str(upper))},
+    )  # fmt: skip
+    assert look(capsys)["files"] == ([] if is_seen else ["data/best.pt"])
+
+
+def test_a_table_of_mounts_tells_where_an_overlay_has_its_files(monkeypatch, tmp_path):
+    line = "overlay /my\\040data overlay rw,lowerdir=/a,upperdir=/b\\040c,workdir=/d 0 0\n"
+    file = put(tmp_path / "mounts", line.encode())
+    real = open
+    monkeypatch.setattr(
+        "builtins.open",
+        lambda name, *a, **k: real(file if name == "/proc/self/mounts" else name, *a, **k),
+    )
+    assert files_at_stake._mounts() == {"/my data": ("overlay", "/b c")}
 
 
 def test_a_box_of_debian_lists_what_it_installed(tmp_path):
@@ -389,6 +432,26 @@ def test_where_no_card_can_be_seen_any_python_may_use_one(program, cards, capsys
     program()
     code, [command] = users(capsys)
     assert code == 0 and command.endswith(SLEEP)
+
+
+def test_python_that_gave_itself_another_name_counts(program, cards, capsys, box):
+    given = ["bash", "-c", f"exec -a ray::Trainer {sys.executable} -c '{SLEEP}'"]
+    one = program(*given)
+    while not card_users.read_words(one.pid).startswith(b"ray::"):
+        pass
+    code, [command] = users(capsys)
+    assert code == 0 and command.startswith("ray::Trainer")
+
+
+def test_a_program_below_usr_is_the_systems_where_its_lists_have_it(tmp_path, monkeypatch):
+    def is_of_system(path):
+        return card_users._is_of_system(f"/usr/bin/python3\0-u\0{path}\0".encode())
+
+    monkeypatch.setattr(card_users, "LISTS", str(tmp_path / "*.list"))
+    assert is_of_system("/usr/bin/axolotl"), "nothing tells what came with the system"
+    put(tmp_path / "updates.list", b"/usr\n/usr/bin/unattended-upgrade\n")
+    assert is_of_system("/usr/bin/unattended-upgrade")
+    assert not is_of_system("/usr/bin/axolotl") and not is_of_system("/usr/local/bin/torchrun")
 
 
 def test_who_holds_a_card_open_uses_it_and_other_python_does_not(program, cards, capsys, box):

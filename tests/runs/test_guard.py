@@ -118,11 +118,24 @@ def test_a_box_past_its_end_is_stopped_once_and_the_step_is_written_first(world)
     assert [line[-3] for line in world.stops] == ["i-gpu"], told
     assert any("was asked to stop" in line for line in told.lines)
     steps = [json.loads(x)["step"] for x in guard_files.place("journal.jsonl").open()]
-    assert steps == ["stop", "stop asked"]
+    assert steps == ["confirmed", "stop", "stop asked"]
     fake_ssh_dead(world)
     world.awake()
     told = world.round()
     assert len(world.stops) == 1 and told.lines == ["gpu is stopped, and its disk may be billed"]
+
+
+def test_an_older_confirmation_that_is_put_back_stops_nothing(world):
+    file = guard_files.place("confirmed.json")
+    older = file.read_bytes()
+    world.confirm()
+    file.write_bytes(older.replace(b'"alarm"', b'"stop"'))
+    told = world.round()
+    assert not world.stops
+    assert "its files were copied or restored since" in told.blocked["gpu"]
+    world.confirm()
+    world.round()
+    assert world.stops
 
 
 def copy_state(way, tmp_path):
@@ -539,8 +552,7 @@ def test_a_run_that_tells_of_no_attempt_may_have_saved_all_the_same(brought, beg
     (run / "out").mkdir()
     (run / "out/final.pt").write_text("the only copy")
     brought.awake()
-    for file in [guard_files.place("journal.jsonl")]:
-        file.unlink()
+    forget_stops()
     told = brought.round()
     assert len(brought.stops) == 1 and told.blocked["gpu"].endswith("/again/out/final.pt")
 
@@ -770,6 +782,13 @@ def test_a_guard_that_was_ended_during_a_stop_says_that_nobody_knows_whether_it_
         x.startswith("a guard was ended 3.0 min ago while it asked gpu to stop") for x in lines
     ), lines
     assert not world.stops
+
+
+def forget_stops():
+    """Let the journal hold what was confirmed, and nothing that was done since."""
+    file = guard_files.place("journal.jsonl")
+    kept = [line for line in file.read_text().splitlines(True) if '"step": "confirmed"' in line]
+    file.write_text("".join(kept))
 
 
 def asked_to_stop(world, *minutes, host="gpu"):

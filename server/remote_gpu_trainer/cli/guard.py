@@ -70,15 +70,17 @@ def guard(
     What may be nowhere else: each run there, and each file on a disk that the stop doesn't keep
     that has the name of a save, a mebibyte, or lies where a run saves. Of installed software (/usr,
     /var/lib, site-packages and the like) what is named like weights and in no list of packages
-    (pip's RECORD, conda-meta, dpkg's). What `rgt release` verified doesn't count while the run
-    hasn't changed since and the copy here, which is read again just before, is whole; nor does what
-    the run's own copy to its durable place covers, if that place isn't on the box and a new `run.sh
-    sync` there, which copies what is lacking, goes through. Left out is what is fetched again (the
-    caches of pip, torch, Hugging Face's hub and the like). What can't be read counts, so a box with
-    a data set or a log of your own is only warned of until you remove it or bring it home.
+    (pip's RECORD, conda-meta, dpkg's) with these bytes, as far as the list tells. What `rgt
+    release` verified doesn't count while nothing that the run saved has changed since and the copy
+    here, which is read again just before, is whole; nor does what the run's own copy to its durable
+    place covers, if that place isn't on the box and a new `run.sh sync` there, which copies what is
+    lacking, goes through. Left out is what is fetched again (the caches of pip, torch, Hugging
+    Face's hub and the like). What can't be read counts, so a box with a data set or a large log of
+    your own, outside /var/log, is only warned of until you remove it or bring it home.
 
     Who uses a card: whoever has its device file open or is named by nvidia-smi. Where that can't be
-    seen, as in a container without these files, any Python that isn't the system's.
+    seen, as in a container without these files, any Python that isn't the system's; a program that
+    isn't Python isn't seen then.
 
     Of a box that you haven't confirmed the provider isn't asked: whether it runs, is stopped or is
     gone, it may still be billed. `rgt sweep` asks.

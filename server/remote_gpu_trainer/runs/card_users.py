@@ -21,11 +21,13 @@ from .run_lister import lives, run_of
 
 LIMIT = 20.0  # seconds for nvidia-smi
 MOST = 80  # characters of a command line
-DEVICES = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dri/renderD*", "/dev/dxg")
-_DEVICE = re.compile(r"/dev/(nvidia\d+|kfd|dri/renderD\d+|dxg)")
+DEVICES = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dri/renderD*", "/dev/dxg", "/dev/accel[0-9]*")
+_DEVICE = re.compile(r"/dev/(nvidia\d+|kfd|dri/renderD\d+|dxg|accel\d+)")
 _PYTHON = re.compile(rb"[^\0]*\b(python|pypy|ipython)[\d.]*\0")
+_IS_PYTHON = re.compile(r"(python|pypy)[\d.]*")
 # What the system itself runs in Python, such as its updates; pip's own commands lie elsewhere.
-_OF_SYSTEM = re.compile(rb"[^\0]*\0(-[^\0]*\0)*/usr/(bin|sbin|lib|libexec|share)/")
+_OF_SYSTEM = re.compile(rb"[^\0]*\0(?:-[^\0]*\0)*(/usr/(?:bin|sbin|lib|libexec|share)/[^\0]*)")
+LISTS = "/var/lib/dpkg/info/*.list"
 DAEMONS = {"nvidia-persiste", "nv-hostengine", "dcgm-exporter", "Xorg"}  # that hold a card open
 
 
@@ -68,7 +70,34 @@ def _may_use(pid, devices):
         return True
     command = read_words(pid)
     is_seen = held and devices
-    return not is_seen and bool(_PYTHON.match(command)) and not _OF_SYSTEM.match(command)
+    return not is_seen and _is_python(pid, command) and not _is_of_system(command)
+
+
+def _is_python(pid, command):
+    """Return whether a process runs Python, also under a name that it gave itself."""
+    try:
+        program = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:
+        program = ""
+    return bool(_IS_PYTHON.fullmatch(program) or _PYTHON.match(command))
+
+
+def _is_of_system(command):
+    """Return whether a program came with the system, by the lists of dpkg; where there are none, by
+    where it lies."""
+    found = _OF_SYSTEM.match(command)
+    if not found:
+        return False
+    lists = glob.glob(LISTS)
+    return not lists or any(found[1] in _read_lines(path) for path in lists)
+
+
+def _read_lines(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read().split(b"\n")
+    except OSError:
+        return []
 
 
 def _is_ours(pid, known):

@@ -10,6 +10,8 @@ time, is told as such.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import re
@@ -33,7 +35,7 @@ WEIGHTS = (
     ".pdparams", ".pdopt", ".nemo", ".ptl", ".params", ".weights", ".pb", ".tflite", ".orbax",
     ".ubj", ".engine", ".mlmodel", ".eqx", ".ot", ".model", ".zip",
 )  # fmt: skip
-BROUGHT = (".bin", ".pb", ".pickle", ".state", ".tar", ".zip")  # software has these too
+BROUGHT = (".bin", ".pb", ".pickle", ".pkl", ".state", ".tar", ".zip")  # software has these too
 A_SAVE = re.compile(r"ckpt|checkpoint|weights|[._]pth?\b", re.I)  # in the name of a file
 A_STATE = re.compile(  # the same, among files that nobody installed
     r"ckpt|checkpoint|weight|model|best|last|latest|final|epoch|step|snapshot|adapter|lora|optim"
@@ -199,9 +201,9 @@ class Look:
         """Look."""
         if not self.mounts:
             self.why = "its mounts can't be read"
-        for mount, kind in self.mounts.items():
-            # The files of an overlay lie on another mount, but for those of this container.
-            is_empty = kind in KERNEL or (kind == "overlay" and mount != "/")
+        for mount, (kind, upper) in self.mounts.items():
+            # The files of an overlay lie in a folder of another mount, where that can be seen.
+            is_empty = kind in KERNEL or (mount != "/" and os.path.isdir(upper))
             if _is_in(mount, [self.below]) and not is_empty and self.is_destroyed(mount):
                 self.walk(mount, _is_system(mount))
         if self.below not in self.mounts and self.is_destroyed(self.below):
@@ -262,8 +264,8 @@ class Look:
 
 
 class Lists:
-    """What packages say they installed, as far as it is named like weights: {path: bytes}, None
-    for bytes that a list doesn't tell."""
+    """What packages say they installed, as far as it is named like weights: {path: (bytes, SHA-256
+    as a list writes it)}, None for what it doesn't tell."""
 
     def __init__(self):
         self.paths = {}
@@ -277,36 +279,55 @@ class Lists:
             self.folders.append(entry.path + "/info")
 
     def have(self, path, size):
-        """Return whether a package installed a file of this size there."""
+        """Return whether a package installed these bytes there, as far as its list tells."""
         while self.folders:
             self._read(self.folders.pop())
-        return self.paths.get(path, -1) in (None, size)
+        if path not in self.paths:
+            return False
+        known, digest = self.paths[path]
+        return known in (None, size) and (not digest or digest == _digest_of(path))
 
     def _read(self, folder):
         above = os.path.dirname(folder)
-        with suppress(OSError, ValueError, AttributeError, RecursionError):
+        with suppress(OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
             if folder.endswith(".dist-info"):
                 for line in _lines(folder + "/RECORD"):
                     name, _, size = line.rpartition(",")
-                    name = name.rpartition(",")[0].strip('"')
-                    self._add(above, name, int(size) if size else None)
+                    name, _, digest = name.rpartition(",")
+                    digest = digest.partition("sha256=")[2]
+                    self._add(above, name.strip('"'), int(size) if size else None, digest)
                 return
             for name in os.listdir(folder):
                 file = os.path.join(folder, name)
                 if folder.endswith("conda-meta") and name.endswith(".json"):
                     with open(file, encoding="utf-8") as text:
-                        for path in json.load(text).get("files") or ():
-                            self._add(above, path, None)
+                        told = json.load(text)
+                    for path in told.get("files") or ():
+                        self._add(above, path)
+                    for one in (told.get("paths_data") or {}).get("paths") or ():
+                        self._add(above, one["_path"], one.get("size_in_bytes"))
                 elif name.endswith(".list"):
                     root = folder[: -len("/var/lib/dpkg/info")]
                     for line in _lines(file):
-                        self._add("/", root + line, None)
-                        self._add("/", root + "/usr" + line, None)  # where /lib is a link there
+                        self._add("/", root + line)
+                        self._add("/", root + "/usr" + line)  # where /lib is a link there
 
-    def _add(self, above, name, size):
+    def _add(self, above, name, size=None, digest=""):
         path = os.path.join(above, name)
         if is_named(path, A_SAVE):
-            self.paths[os.path.normpath(path)] = size
+            self.paths[os.path.normpath(path)] = size, digest
+
+
+def _digest_of(path):
+    """Return the SHA-256 of a file as a RECORD writes it, '' where it can't be read."""
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            for block in iter(lambda: file.read(1 << 20), b""):
+                digest.update(block)
+    except OSError:
+        return ""
+    return base64.urlsafe_b64encode(digest.digest()).decode("ascii").rstrip("=")
 
 
 def _lines(file):
@@ -451,14 +472,20 @@ def _is_in(path, folders):
     return any((path + "/").startswith(one.rstrip("/") + "/") for one in folders)
 
 
+def _plain(text):
+    """Return a path as it is from how a table of mounts writes it."""
+    return re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), text)
+
+
 def _mounts():
-    """Return {mount point: kind of its file system}, {} where they can't be read."""
+    """Return {mount point: (kind of its file system, folder in which the files of an overlay lie,
+    '' for none)}, {} where they can't be read."""
     found = {}
     with suppress(OSError, ValueError), open("/proc/self/mounts", errors="surrogateescape") as file:
         for line in file:
-            where, kind = line.split(" ")[1:3]
-            where = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), where)
-            found[where] = kind
+            where, kind, options = line.split(" ")[1:4]
+            upper = re.search(r"(?:^|,)upperdir=([^,]*)", options) if kind == "overlay" else None
+            found[_plain(where)] = kind, _plain(upper[1]) if upper else ""
     return found
 
 

@@ -320,7 +320,7 @@ class _Round:
             self.is_offline,
             own,
             (*(self._end(job, place) for job in jobs if job.at >= made - CLOCKS), *lost),
-            here=self.here,
+            here=self.here if own is None or self.kept.is_newest(own) else "",
             why=look.why,
             why_unlisted=account.why,
             acted=self.acted,

@@ -25,6 +25,7 @@ from .local_files import Damaged, Seconds
 from .this_machine import hash_of
 
 MOST_BYTES = 16 << 20  # of the journal's end
+CONFIRMED = "confirmed"  # the step at which a user did that
 ANEW = {  # what to do about each file that is damaged
     "confirmed.json": "delete it, and run rgt guard confirm anew for each box",
     "last.json": "delete it; a round writes it anew",
@@ -62,12 +63,14 @@ class Last:
 
 @dataclass(frozen=True)
 class Step:
-    """A line of the journal. `t`: seconds since 1970. The rest: of the box, as it was confirmed."""
+    """A line of the journal. `t`: seconds since 1970. `mark`: of what was confirmed then, '' for
+    another step. The rest: of the box, as it was confirmed."""
 
     t: Seconds
     step: str
     id: str
     created: Seconds
+    mark: str = ""
 
     __pydantic_config__ = local_files.LINE
 
@@ -118,6 +121,11 @@ class Kept:
             times = [*times, step.t] if step.step == "stop" else times
             times = [] if step.step == "off" else times
         return tuple(times)
+
+    def is_newest(self, own: Confirmed) -> bool:
+        """Return whether nothing was confirmed of a box since: an older file may be put back."""
+        marks = [step.mark for step in self._of(own) if step.step == CONFIRMED]
+        return marks[-1:] == [_mark_of(own)]
 
     def is_unheard(self, own: Confirmed) -> bool:
         """Return whether a guard was ended while it asked a box to stop."""
@@ -215,8 +223,14 @@ def confirm(confirmed: Confirmed) -> None:
     """Note what the user has confirmed, here. Raises Damaged and Unfit."""
     name = "confirmed.json"
     known = local_files.read(place(name), dict[str, Confirmed], ANEW[name]) or {}
-    told = {**known, confirmed.address: replace(confirmed, here=_make_mark())}
+    confirmed = replace(confirmed, here=_make_mark())
+    told = {**known, confirmed.address: confirmed}
+    journal(CONFIRMED, confirmed, mark=_mark_of(confirmed))
     _write(name, {address: asdict(one) for address, one in told.items()})
+
+
+def _mark_of(confirmed: Confirmed) -> str:
+    return hash_of(json.dumps(asdict(confirmed), sort_keys=True))
 
 
 def _make_mark() -> str:
