@@ -16,7 +16,7 @@ import sys
 
 from ..runner import child, procs
 from ..runner.folder import Folder
-from ..text.proc import read_open_files, read_words
+from ..text.proc import read_executable, read_open_files, read_words
 from .run_lister import lives, run_of
 
 LIMIT = 20.0  # seconds for nvidia-smi
@@ -75,10 +75,7 @@ def _may_use(pid, devices):
 
 def _is_python(pid, command):
     """Return whether a process runs Python, also under a name that it gave itself."""
-    try:
-        program = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-    except OSError:
-        program = ""
+    program = os.path.basename(read_executable(pid))
     return bool(_IS_PYTHON.fullmatch(program) or _PYTHON.match(command))
 
 
