@@ -251,7 +251,8 @@ def listed(text: str, ids: list[str], address: str = "", profile: Profile | None
 
 def _state_words(profile: Profile | None) -> dict[str, str]:
     """What a platform's words for a state mean: {word in lower case: gone or stopped}."""
-    words = dict.fromkeys(GONE, "gone") | dict.fromkeys(STOPPED, "stopped")
+    words: dict[str, str] = {word: "gone" for word in GONE}
+    words |= {word: "stopped" for word in STOPPED}
     listing = profile.facts.listing if profile else None
     note = listing.note if listing else ""
     for word in GONE:

@@ -218,7 +218,7 @@ def _make_room(one: Here, here: list[Here], there: list[There], free: int) -> li
     return given_up if one.size + SPARE <= free else []
 
 
-def _age_in_lines(one: There) -> tuple[int, int]:
+def _age_in_lines(one: There) -> tuple[int, tuple[int, int, str]]:
     return one.line, age_of(one)
 
 

@@ -265,7 +265,7 @@ def asked_of_slurm(project: Project, start: Start) -> dict[str, str]:
     if not is_script(start.file):
         return {}
     found = _SBATCH.findall(_text_of(project, start.file))
-    return {_SBATCH_SHORT.get(name, name.lstrip("-")): value for name, value in found}
+    return {_SBATCH_SHORT.get(name) or name.lstrip("-"): value for name, value in found}
 
 
 def spawned(sources: list[Source]) -> str:
