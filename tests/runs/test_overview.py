@@ -117,11 +117,11 @@ def test_a_run_whose_script_is_too_slow_keeps_what_it_said_last_and_says_why(pla
     folder = fake_run(place / "gpu", "toy", step=70, numbers={"loss": {"value": 2.5, "step": 70}})
     opened("gpu")
     assert [row.state for row in overview.rows()] == ["alive"]
-    (folder / "run.sh").write_text("sleep 3\n")
+    (folder / "run.sh").write_text("sleep 9\n")
     fake_run(place / "gpu", "try-me", phase="new", alive=False)  # only rehearsed
-    (place / "gpu/runs/try-me/run.sh").write_text("sleep 3\n")
+    (place / "gpu/runs/try-me/run.sh").write_text("sleep 9\n")
     for _ in range(2):
-        [row] = overview.rows(limit=2.0)
+        [row] = overview.rows(limit=4.0)
         assert (row.state, row.last_state, row.name) == ("no answer", "alive", "toy")
         assert (row.step, row.loss) == (70, 2.5) and row.at < time.time() - 1
         assert row.why == "toy on gpu: its script gave no state in time"
