@@ -14,7 +14,8 @@ WHERE = "print(huggingface_hub.hf_hub_url('org/tiny', 'config.json'))"
 
 def run(code: str, mirror: str = "") -> str:
     """What a new Python prints, started with that mirror, or with none."""
-    environment = {name: value for name, value in os.environ.items() if name != "HF_ENDPOINT"}
+    settled = ("HF_ENDPOINT", "HF_HUB_OFFLINE")  # other proofs in this process set the latter
+    environment = {name: value for name, value in os.environ.items() if name not in settled}
     if mirror:
         environment["HF_ENDPOINT"] = mirror
     done = subprocess.run(
