@@ -218,7 +218,7 @@ def test_a_box_of_debian_lists_what_it_installed(tmp_path):
         b"/usr/share/vim/tutor.pt\n/lib/x.npz\n/usr/bin/vim\n",
     )
     for entry in os.scandir(tmp_path / "var/lib"):
-        lists.note(entry)
+        lists.note_folder(entry)
     assert lists.have(f"{tmp_path}/usr/share/vim/tutor.pt", 7)
     assert lists.have(f"{tmp_path}/usr/lib/x.npz", 7), "/lib is a link to /usr/lib"
     assert not lists.have(f"{tmp_path}/usr/share/vim/mine.pt", 7)

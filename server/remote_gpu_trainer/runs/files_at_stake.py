@@ -217,7 +217,7 @@ class Look:
             try:
                 with os.scandir(folder) as found:
                     entries = list(found)
-                self._take(folder, entries, place, is_installed, left)
+                self._sort_entries(folder, entries, place, is_installed, left)
             except (FileNotFoundError, NotADirectoryError):
                 continue  # gone meanwhile, or the mount is a file
             except OSError as error:
@@ -227,7 +227,7 @@ class Look:
             if self.count > MOST_FILES or time.monotonic() > self.until:
                 self.why = f"over {self.count} files can't be looked at in {self.seconds:.0f} s"
 
-    def _take(self, folder, entries, place, is_installed, left):
+    def _sort_entries(self, folder, entries, place, is_installed, left):
         names = {entry.name for entry in entries}
         is_run = "run.d" in names  # its run.sh, which comes last, may not be there yet
         has_conda = "conda-meta" in names
@@ -252,7 +252,7 @@ class Look:
                 starts = is_package or _is_software(entry)
                 is_of_users = entry.path in IN_SYSTEM
                 left.append((entry.path, place, bool(is_installed or starts) and not is_of_users))
-                self.lists.note(entry)
+                self.lists.note_folder(entry)
             elif entry.is_file(follow_symlinks=False):
                 if is_installed and not (place or is_named(entry.path, A_SAVE)):
                     continue
@@ -271,7 +271,7 @@ class Lists:
         self.paths = {}
         self.folders = []
 
-    def note(self, entry):
+    def note_folder(self, entry):
         """Take down a folder that may hold a list."""
         if entry.name.endswith(".dist-info") or entry.name == "conda-meta":
             self.folders.append(entry.path)

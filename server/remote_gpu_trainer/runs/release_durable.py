@@ -113,7 +113,7 @@ def _newest_lost(of: place.Place, found: Generations) -> str:
     note = of.read(place.join(found.home, NEWEST)) or b""
     name = note.decode("utf-8", "replace").partition("\n")[0]
     whole = {one.name for one in found.listed() if one.state != PARTIAL}
-    if name in whole or name not in of.names(found.home):
+    if name in whole or name not in found.known:
         return ""
     return shown(f"{name}: {NEWEST} calls it the newest, and its manifest is lost or damaged", 400)
 

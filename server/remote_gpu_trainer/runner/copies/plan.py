@@ -219,6 +219,7 @@ def _make_room(one: Here, here: list[Here], there: list[There], free: int) -> li
 
 
 def _age_in_lines(one: There) -> tuple[int, tuple[int, int, str]]:
+    """Return what orders the generations of all lines, the oldest first."""
     return one.line, age_of(one)
 
 
@@ -354,7 +355,7 @@ def _is_outdone(one: There, there: list[There], count: int = KEPT) -> bool:
         for other in there
         if other.kind in (one.kind, one.kind.split(PART)[0])
         and other.counts
-        and (other.line, age_of(other)) > (one.line, age_of(one))
+        and _age_in_lines(other) > _age_in_lines(one)
     ]
     if one.state != UNKNOWN:
         newer = [o for o in newer if o.state == COMPLETE and _is_as_far(o, one)]
@@ -377,7 +378,7 @@ def _is_replaced(one: There, there: list[There]) -> bool:
         other.source == one.source
         and other.kind == one.kind
         and other.state == COMPLETE
-        and (other.line, age_of(other)) > (one.line, age_of(one))
+        and _age_in_lines(other) > _age_in_lines(one)
         for other in there
     )
     return one.is_ours or anew
